@@ -1,0 +1,31 @@
+#include "cli/arguments.h"
+
+#include <fmt/chrono.h>
+
+namespace thinwire::cli {
+
+void Arguments::add_to(CLI::App& verb) {
+  verb.add_option("recipe", recipe, "recipe in TOML")->required()->type_name("RECIPE.toml");
+  verb.add_option("keys", keys, "override keys of the recipe; `thinwire keys` lists them all")
+      ->type_name("section.key=value");
+  verb.add_option("--dir", dir, "where the run is kept (default: runs/NAME-DATE-TIME)")->type_name("DIR");
+  verb.add_flag("--json", json, "print one JSON object a line, nothing else");
+}
+
+train::RecipeText Arguments::text() const {
+  auto text = train::read_recipe(recipe);
+  for (const auto& key : keys) train::set_key(text, key);
+  return text;
+}
+
+std::filesystem::path Arguments::directory(const std::string& name) const {
+  if (!dir.empty()) return dir;
+  const std::time_t now = std::time(nullptr);
+  const auto stem = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, *std::localtime(&now));
+  std::filesystem::path path = std::filesystem::path("runs") / stem;
+  for (int again = 2; std::filesystem::exists(path); ++again)  // two runs started within a second
+    path = std::filesystem::path("runs") / fmt::format("{}-{}", stem, again);
+  return path;
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,26 @@
+// What train and compare have in common: a recipe, keys that override it, a directory.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "thinwire/train/recipe.h"
+
+namespace thinwire::cli {
+
+struct Arguments {
+  std::string recipe;
+  std::vector<std::string> keys;
+  std::string dir;
+  bool json = false;
+
+  void add_to(CLI::App& verb);
+  train::RecipeText text() const;  // the recipe with the keys applied
+  // --dir, or runs/NAME-DATE-TIME.
+  std::filesystem::path directory(const std::string& name) const;
+};
+
+}  // namespace thinwire::cli

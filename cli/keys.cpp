@@ -1,0 +1,28 @@
+// thinwire keys: every key of a recipe, its value and its meaning. What it prints is a recipe.
+#include <fmt/format.h>
+
+#include "cli/verbs.h"
+#include "thinwire/train/recipe.h"
+
+namespace thinwire::cli {
+
+void add_keys(CLI::App& app) {
+  auto* verb = app.add_subcommand("keys", "print every key of a recipe with its value and meaning");
+  auto words = std::make_shared<std::vector<std::string>>();
+  verb->add_option("words", *words, "a recipe, and keys that override it; without a recipe: the defaults")
+      ->type_name("[RECIPE.toml] [section.key=value]");
+  verb->footer("Examples:\n  thinwire keys strategy.name=co2\n  thinwire keys recipes/demo.toml > mine.toml");
+  verb->callback([=] {
+    train::RecipeText text;
+    for (size_t i = 0; i < words->size(); ++i) {
+      const auto& word = (*words)[i];
+      if (i == 0 && word.find('=') == std::string::npos)
+        text = train::read_recipe(word);
+      else
+        train::set_key(text, word);
+    }
+    fmt::print("{}", to_toml(train::make_recipe(text)));
+  });
+}
+
+}  // namespace thinwire::cli

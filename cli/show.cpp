@@ -1,0 +1,188 @@
+#include "cli/show.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "thinwire/base/clock.h"
+#include "thinwire/train/metrics.h"
+
+namespace thinwire::cli {
+namespace {
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+class Console final : public train::Observer {
+ public:
+  ~Console() override { clear(); }
+
+  void started(const train::Recipe& recipe, const train::Start& start) override {
+    recipe_ = recipe;
+    planned_ = start.planned_steps;
+    say(headline(recipe, start.parameters));
+    if (start.from_step > 0) say(fmt::format("  resumed after step {}", start.from_step));
+    begun_ = Clock::now();
+  }
+
+  void progressed(const train::Progress& p) override {
+    if (!first_share_) first_share_ = p.share;
+    last_ = p;
+    const double pause = live_ ? 0.1 : 5;
+    if (said_ && seconds_since(*said_) < pause && p.share < 1) return;
+    said_ = Clock::now();
+    if (live_)
+      draw(line(p));
+    else
+      say(line(p));
+  }
+
+  void evaluated(const train::Evaluation& e) override {
+    say(fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
+                    e.consensus_distance));
+    if (live_ && last_.share < 1) draw(line(last_));
+  }
+
+ private:
+  std::string line(const train::Progress& p) const {
+    const std::string steps = planned_ > 0 ? fmt::format("{}/{}", p.step, planned_) : fmt::format("{}", p.step);
+    const double busy = p.compute_s + p.exposed_s;
+    std::string text = fmt::format("  step {:>6}  loss {:.4f}  {:>6} tokens/s  exposed {:>3.0f} %  wire {:>8}", steps,
+                                   p.loss, count_text(static_cast<double>(p.tokens) / std::max(p.seconds, 1e-9)),
+                                   busy > 0 ? 100 * p.exposed_s / busy : 0, megabytes_text(p.wire_bytes));
+    const double done = p.share - *first_share_;
+    if (done > 0 && p.share < 1) text += "  ETA " + clock_text(seconds_since(begun_) / done * (1 - p.share));
+    return text;
+  }
+
+  void draw(std::string text) {
+    text.resize(std::min(text.size(), static_cast<size_t>(terminal_width() - 1)));
+    fmt::print("\r{}\x1b[K", text);
+    std::fflush(stdout);
+    drawn_ = true;
+  }
+  void clear() {
+    if (drawn_) fmt::print("\r\x1b[K");
+    drawn_ = false;
+    std::fflush(stdout);
+  }
+  void say(const std::string& text) {
+    clear();
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
+  }
+
+  const bool live_ = stdout_is_terminal();
+  train::Recipe recipe_;
+  train::Progress last_;
+  int64_t planned_ = 0;
+  Clock::time_point begun_;
+  std::optional<Clock::time_point> said_;
+  std::optional<double> first_share_;
+  bool drawn_ = false;
+};
+
+class JsonLines final : public train::Observer {
+ public:
+  explicit JsonLines(std::string strategy) : strategy_(std::move(strategy)) {}
+  void started(const train::Recipe& recipe, const train::Start& start) override {
+    print({{"event", "start"},
+           {"parameters", start.parameters},
+           {"replicas", recipe.workers.replicas},
+           {"link", to_text(recipe.link.replicas)},
+           {"from_step", start.from_step},
+           {"planned_steps", start.planned_steps}});
+  }
+  void progressed(const train::Progress& p) override { print(to_json(p)); }
+  void evaluated(const train::Evaluation& e) override { print(to_json(e)); }
+  void saved(int64_t step) override { print({{"event", "saved"}, {"step", step}}); }
+
+ private:
+  void print(nlohmann::ordered_json line) {
+    line["strategy"] = strategy_;
+    fmt::print("{}\n", line.dump());
+    std::fflush(stdout);
+  }
+  std::string strategy_;
+};
+
+}  // namespace
+
+std::string count_text(double n) {
+  if (n < 1000) return fmt::format("{:.0f}", n);
+  if (n < 1e6) return fmt::format("{:.1f}k", n / 1e3);
+  if (n < 1e9) return fmt::format("{:.2f}M", n / 1e6);
+  return fmt::format("{:.2f}G", n / 1e9);
+}
+
+std::string megabytes_text(double bytes) {
+  const double mb = bytes / 1e6;
+  return fmt::format("{:.{}f} MB", mb, mb < 1 ? 2 : mb < 100 ? 1 : 0);
+}
+
+std::string clock_text(double seconds) {
+  const auto s = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e9)));
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string headline(const train::Recipe& r, int64_t parameters) {
+  const std::string link = r.link.replicas.none() ? "no emulated link" : to_text(r.link.replicas);
+  return fmt::format("{}: {} of {} parameters, {} replica{} over {}, {} tokens a step", r.strategy.name, r.model.name,
+                     count_text(static_cast<double>(parameters)), r.workers.replicas, r.workers.replicas == 1 ? "" : "s",
+                     link, r.tokens_per_step());
+}
+
+std::string comparison_table(const std::vector<train::Result>& results, bool colour) {
+  const train::Result* base = nullptr;
+  double best = INFINITY;
+  for (const auto& r : results) {
+    if (r.strategy == "all_reduce") base = &r;
+    best = std::min(best, r.val_loss);
+  }
+  std::vector<std::vector<std::string>> rows = {{"strategy", "loss", "gap to all_reduce", "steps", "seconds",
+                                                 "tokens/s", "utilisation", "exposed s", "wire"}};
+  for (const auto& r : results)
+    rows.push_back({r.strategy, fmt::format("{:.4f}", r.val_loss),
+                    base ? fmt::format("{:+.4f}", r.val_loss - base->val_loss) : "-", fmt::format("{}", r.steps),
+                    fmt::format("{:.1f}", r.seconds), count_text(r.tokens_per_s),
+                    fmt::format("{:.0f} %", 100 * r.utilisation), fmt::format("{:.1f}", r.exposed_s),
+                    megabytes_text(r.wire_bytes)});
+  std::vector<size_t> width(rows[0].size());
+  for (const auto& row : rows)
+    for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
+  std::string out;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::string line;
+    for (size_t c = 0; c < rows[r].size(); ++c)
+      line += c == 0 ? fmt::format("{:<{}}", rows[r][c], width[c]) : fmt::format("  {:>{}}", rows[r][c], width[c]);
+    const bool winner = r > 0 && results[r - 1].val_loss == best;
+    if (colour && r == 0) line = "\x1b[1m" + line + "\x1b[0m";
+    if (colour && winner) line = "\x1b[32m" + line + "\x1b[0m";
+    out += line + "\n";
+  }
+  return out;
+}
+
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+
+bool wants_colour() {
+  const char* no = std::getenv("NO_COLOR");
+  return stdout_is_terminal() && (!no || !*no);
+}
+
+std::unique_ptr<train::Observer> console() { return std::make_unique<Console>(); }
+std::unique_ptr<train::Observer> json_lines(std::string strategy) {
+  return std::make_unique<JsonLines>(std::move(strategy));
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,30 @@
+// Numbers, tables and runs as a person reads them; JSON lines for programs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thinwire/train/run.h"
+
+namespace thinwire::cli {
+
+std::string count_text(double n);       // 950, 12.3k, 4.56M
+std::string megabytes_text(double b);   // 0.04 MB, 12.3 MB
+std::string clock_text(double seconds); // 0:07, 1:02:03
+
+// "gpt, 0.9M parameters | co2 | 4 replicas over 100mbit/20ms"
+std::string headline(const train::Recipe& recipe, int64_t parameters);
+
+// One row a strategy; the gap is to all_reduce's loss, where that is among them.
+std::string comparison_table(const std::vector<train::Result>& results, bool colour);
+
+bool stdout_is_terminal();
+bool wants_colour();  // a terminal, and NO_COLOR is not set
+
+// Prints a run while it happens: a live line on a terminal, plain lines now and then in a pipe.
+std::unique_ptr<train::Observer> console();
+// Prints every event as a line of JSON. `strategy` is added to each.
+std::unique_ptr<train::Observer> json_lines(std::string strategy);
+
+}  // namespace thinwire::cli

@@ -1,0 +1,54 @@
+// thinwire train: one run.
+#include <fmt/format.h>
+
+#include "cli/arguments.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+#include "thinwire/base/errors.h"
+#include "thinwire/train/metrics.h"
+
+namespace thinwire::cli {
+namespace {
+
+void train_verb(const Arguments& arguments, bool resume) {
+  if (resume && arguments.dir.empty()) throw BadInput("--resume needs --dir, the directory of the run to go on with");
+  const auto text = arguments.text();
+  const auto recipe = train::make_recipe(text);
+  const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
+  auto observer = arguments.json ? json_lines(recipe.strategy.name) : console();
+  const auto result = train::run(recipe, {.dir = dir, .resume = resume, .stop = &stop_requested()}, *observer);
+  observer.reset();  // the live line goes before the last words
+  if (arguments.json) {
+    fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
+  } else if (result.finished) {
+    fmt::print("done: held-out loss {:.4f} after {} steps, {} tokens in {:.1f} s\n", result.val_loss, result.steps,
+               count_text(static_cast<double>(result.tokens)), result.seconds);
+    fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {} sent by a replica\n",
+               count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
+               megabytes_text(result.wire_bytes));
+    fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
+  } else {
+    fmt::print("stopped after step {}; go on with: thinwire train {}", result.steps, arguments.recipe);
+    for (const auto& key : arguments.keys) fmt::print(" {}", key);
+    fmt::print(" --dir {} --resume\n", dir.string());
+  }
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto* verb = app.add_subcommand("train", "train a model as a recipe says");
+  auto arguments = std::make_shared<Arguments>();
+  auto resume = std::make_shared<bool>(false);
+  arguments->add_to(*verb);
+  verb->add_flag("--resume", *resume, "go on from the newest checkpoint in --dir; start there if there is none");
+  verb->footer(
+      "Examples:\n"
+      "  thinwire train recipes/tiny.toml\n"
+      "  thinwire train recipes/demo.toml strategy.name=co2 strategy.period=24 link.replicas=30mbit/50ms\n"
+      "  thinwire train recipes/demo.toml data.path=my/texts train.steps=2000 train.save_every=200 --dir runs/mine\n"
+      "  thinwire train recipes/demo.toml ... --dir runs/mine --resume");
+  verb->callback([=] { train_verb(*arguments, *resume); });
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,17 @@
+// The verbs of the program, a file each. A verb adds its subcommand; its callback does the work and throws on failure.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <atomic>
+
+namespace thinwire::cli {
+
+void add_train(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_keys(CLI::App& app);
+
+// Set by Ctrl-C and SIGTERM; a second signal ends the program at once.
+const std::atomic<bool>& stop_requested();
+
+}  // namespace thinwire::cli

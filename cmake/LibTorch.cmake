@@ -1,0 +1,33 @@
+# Finds LibTorch through Python, so that program, library and (later) wheel share one copy, and makes the target
+# LibTorch. Torch's own find_package demands the CUDA toolkit wherever the wheel was built with CUDA, which is what
+# pip installs by default; headers and two libraries are all that is needed here.
+set(THINWIRE_PYTHON "" CACHE FILEPATH "Python that has torch >= 2.9 (default: .venv, then python3)")
+if(NOT THINWIRE_PYTHON)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+    set(THINWIRE_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python CACHE FILEPATH "" FORCE)
+  else()
+    set(THINWIRE_PYTHON python3 CACHE FILEPATH "" FORCE)
+  endif()
+endif()
+
+execute_process(
+  COMMAND ${THINWIRE_PYTHON} -c "import os, sys, sysconfig, torch; print(';'.join([torch.__version__, os.path.dirname(torch.__file__), sysconfig.get_path('stdlib'), str(int(torch.compiled_with_cxx11_abi()))]))"
+  OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_VARIABLE why)
+if(failed)
+  message(FATAL_ERROR "${THINWIRE_PYTHON} cannot import torch: run `make setup`, or set THINWIRE_PYTHON.\n${why}")
+endif()
+list(GET found 0 TORCH_VERSION)
+list(GET found 1 TORCH_DIR)
+list(GET found 2 PYTHON_STDLIB)
+list(GET found 3 TORCH_CXX11_ABI)
+if(TORCH_VERSION VERSION_LESS 2.9)
+  message(FATAL_ERROR "torch >= 2.9 is wanted, ${THINWIRE_PYTHON} has ${TORCH_VERSION}")
+endif()
+message(STATUS "LibTorch ${TORCH_VERSION} in ${TORCH_DIR}")
+
+add_library(LibTorch INTERFACE)
+target_include_directories(LibTorch SYSTEM INTERFACE ${TORCH_DIR}/include ${TORCH_DIR}/include/torch/csrc/api/include)
+target_link_libraries(LibTorch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so ${TORCH_DIR}/lib/libc10.so)
+# A CUDA build of libtorch_cpu leans on libraries of its own run path, which the linker does not know.
+target_link_options(LibTorch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_DIR}/lib)
+target_compile_definitions(LibTorch INTERFACE FMT_HEADER_ONLY _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})

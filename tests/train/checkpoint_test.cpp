@@ -1,0 +1,320 @@
+#include "thinwire/train/checkpoint.h"
+
+#include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/comm/world.h"
+#include "thinwire/train/safetensors.h"
+
+namespace thinwire::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const json kFacts{{"recipe", "[model]\nname = \"gpt\"\n"}, {"tokens", 123456789}, {"rate", 0.1}, {"list", {1, -2}}};
+
+State state_of(int rank, int64_t step, int64_t own_elements = 5) {
+  State state;
+  put(state, "step", step, Scope::all_equal);
+  state["weights"] = {at::full({3, 4}, 0.5 + static_cast<double>(step), at::kFloat), Scope::all_equal};
+  state["momentum"] = {at::full({own_elements}, rank + 10.0, at::kFloat), Scope::per_replica};
+  state["slice"] = {at::full({2}, rank + 20.0, at::kDouble), Scope::per_shard};
+  return state;
+}
+
+// A folder of a run, gone at the end.
+class Checkpoint : public testing::Test {
+ protected:
+  Checkpoint()
+      : run_(fs::temp_directory_path() / ("thinwire_" + std::to_string(::getpid()) +
+                                          testing::UnitTest::GetInstance()->current_test_info()->name())),
+        home_(run_ / "checkpoints") {
+    fs::remove_all(run_);
+  }
+  ~Checkpoint() override { fs::remove_all(run_); }
+
+  void save(int64_t step, int64_t keep = 3, int replicas = 2) {
+    comm::run_world(replicas, [&](comm::GroupPtr group) {
+      save_checkpoint(run_, step, state_of(group->rank(), step), kFacts, keep, *group);
+    });
+  }
+
+  std::set<std::string> names() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(home_)) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+  fs::path place(int64_t step) const { return home_ / ("step-" + std::to_string(step)); }
+
+  const fs::path run_, home_;
+};
+
+std::string load_error(const fs::path& folder, int replica) {
+  try {
+    load_checkpoint(folder, replica);
+  } catch (const std::exception& error) {
+    const auto* torch = dynamic_cast<const c10::Error*>(&error);
+    return torch ? torch->what_without_backtrace() : error.what();
+  }
+  return "no error";
+}
+
+void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+// What every rank of a save throws, when no file may grow beyond a megabyte; empty where it threw nothing.
+std::vector<std::string> save_errors_on_a_small_disk(const fs::path& run, int replicas, int big_rank,
+                                                     const json& facts) {
+  std::vector<std::string> errors(replicas);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit;
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  const rlimit limit{1 << 20, old_limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  comm::run_world(replicas, [&](comm::GroupPtr group) {
+    const State state = state_of(group->rank(), 9, group->rank() == big_rank ? 1 << 20 : 5);
+    try {
+      save_checkpoint(run, 9, state, facts, 1, *group);
+    } catch (const std::exception& error) {
+      errors[group->rank()] = one_line(error);
+    }
+  });
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  return errors;
+}
+
+TEST_F(Checkpoint, EveryReplicaGetsItsOwnStateAndScopesBack) {
+  save(7, 3, 3);
+  for (int replica = 0; replica < 3; ++replica) {
+    const Loaded loaded = load_checkpoint(place(7), replica);
+    const State wanted = state_of(replica, 7);
+    EXPECT_EQ(loaded.facts, kFacts);
+    ASSERT_EQ(loaded.state.size(), wanted.size());
+    for (const auto& [name, entry] : wanted) {
+      const Entry& got = loaded.state.at(name);
+      EXPECT_EQ(got.value.scalar_type(), entry.value.scalar_type()) << name;
+      EXPECT_TRUE(got.value.equal(entry.value)) << name;
+      EXPECT_EQ(got.scope, entry.scope == Scope::all_equal ? Scope::all_equal : Scope::per_replica) << name;
+    }
+  }
+}
+
+TEST_F(Checkpoint, TheManifestHasSizeAndHashOfEveryFile) {
+  save(7);
+  const json manifest = json::parse(read_bytes(place(7) / "manifest.json"));
+  EXPECT_EQ(manifest["format"], "thinwire-checkpoint");
+  EXPECT_EQ(manifest["version"], 1);
+  EXPECT_EQ(manifest["step"], 7);
+  EXPECT_EQ(manifest["replicas"], 2);
+  EXPECT_EQ(manifest["files"].size(), 3u);
+  for (const std::string name : {"all.safetensors", "replica-0.safetensors", "replica-1.safetensors"}) {
+    const std::string bytes = read_bytes(place(7) / name);
+    EXPECT_EQ(manifest["files"][name]["bytes"], bytes.size());
+    EXPECT_EQ(manifest["files"][name]["xxh3"], fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())));
+  }
+}
+
+TEST_F(Checkpoint, OnlyTheNewestAreKept) {
+  for (int64_t step : {8, 9, 10, 100}) save(step, 2);
+  EXPECT_EQ(names(), (std::set<std::string>{"step-10", "step-100"}));
+  EXPECT_EQ(newest_checkpoint(run_), 100);
+}
+
+TEST_F(Checkpoint, TheOneJustSavedStaysEvenIfOthersHaveLargerNumbers) {
+  for (int64_t step : {100, 200, 5}) save(step, 2);
+  EXPECT_EQ(names(), (std::set<std::string>{"step-200", "step-5"}));
+}
+
+TEST_F(Checkpoint, SavingAStepAgainReplacesIt) {
+  save(5, 2, 3);
+  save(5, 2, 1);
+  EXPECT_EQ(names(), std::set<std::string>{"step-5"});
+  EXPECT_EQ(load_error(place(5), 0), "no error");
+  EXPECT_FALSE(fs::exists(place(5) / "replica-1.safetensors"));
+}
+
+TEST_F(Checkpoint, LeftoversOfAnInterruptedSaveAreRemovedAndNothingElse) {
+  fs::create_directories(home_ / ".step-3.tmp" / "deep");
+  write(home_ / ".step-3.tmp" / "deep" / "x", "x");
+  fs::create_directories(home_ / ".step-4.tmp");
+  write(home_ / ".step-4.tmp" / "old.safetensors", "x");
+  fs::create_directories(home_ / "mine");
+  save(4);
+  EXPECT_EQ(names(), (std::set<std::string>{"mine", "step-4"}));
+  EXPECT_FALSE(fs::exists(place(4) / "old.safetensors"));
+}
+
+TEST_F(Checkpoint, NewestLooksOnlyAtWholeCheckpoints) {
+  EXPECT_EQ(newest_checkpoint(run_), -1);
+  fs::create_directories(home_);
+  EXPECT_EQ(newest_checkpoint(run_), -1);
+  save(12);
+  fs::create_directories(place(13));  // no manifest
+  for (const char* name : {"step-14x", "step-", "step--15", "step-016", "step-99999999999999999999", ".step-17.tmp"}) {
+    fs::create_directories(home_ / name);
+    write(home_ / name / "manifest.json", "{}");
+  }
+  EXPECT_EQ(newest_checkpoint(run_), 12);
+}
+
+TEST_F(Checkpoint, AnyFlippedBitIsAnErrorThatNamesTheFile) {
+  save(1);
+  for (const std::string name : {"manifest.json", "all.safetensors", "replica-1.safetensors"}) {
+    const fs::path path = place(1) / name;
+    const std::string whole = read_bytes(path);
+    for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      std::string bytes = whole;
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+      write(path, bytes);
+      const std::string error = load_error(place(1), 1);
+      EXPECT_TRUE(error.starts_with(path.string() + ": ")) << bit << " " << error;
+      EXPECT_EQ(error.find('\n'), error.npos) << error;
+    }
+    write(path, whole);
+  }
+  EXPECT_EQ(load_error(place(1), 1), "no error");
+}
+
+TEST_F(Checkpoint, AFileCutShortAnywhereIsAnErrorThatNamesIt) {
+  save(1);
+  for (const std::string name : {"manifest.json", "all.safetensors", "replica-1.safetensors"}) {
+    const fs::path path = place(1) / name;
+    const std::string whole = read_bytes(path);
+    const size_t last = whole.size() - (name == "manifest.json");  // its line break says nothing
+    for (size_t n = 0; n < last; ++n) {
+      write(path, whole.substr(0, n));
+      EXPECT_TRUE(load_error(place(1), 1).starts_with(path.string() + ": ")) << n;
+    }
+    write(path, whole);
+  }
+}
+
+TEST_F(Checkpoint, ErrorsSayWhatWasWantedAndWhatCame) {
+  save(1);
+  const std::string at = place(1).string() + "/";
+  EXPECT_EQ(load_error(place(2), 0), place(2).string() + "/manifest.json: No such file or directory");
+  EXPECT_EQ(load_error(place(1), 2), at + "manifest.json: wanted replica 2, the checkpoint has 2 (counted from 0)");
+  EXPECT_EQ(load_error(place(1), -1), at + "manifest.json: wanted replica -1, the checkpoint has 2 (counted from 0)");
+
+  const std::string whole = read_bytes(place(1) / "all.safetensors");
+  const std::string hash = json::parse(read_bytes(place(1) / "manifest.json"))["files"]["all.safetensors"]["xxh3"];
+  write(place(1) / "all.safetensors", whole + "x");
+  EXPECT_EQ(load_error(place(1), 0),
+            fmt::format("{}all.safetensors: wanted {} bytes, has {}", at, whole.size(), whole.size() + 1));
+  write(place(1) / "all.safetensors", whole.substr(1) + "x");
+  EXPECT_TRUE(load_error(place(1), 0).starts_with(at + "all.safetensors: damaged, wanted XXH3 " + hash + ", has "));
+  fs::remove(place(1) / "all.safetensors");
+  EXPECT_EQ(load_error(place(1), 0), at + "all.safetensors: No such file or directory");
+}
+
+TEST_F(Checkpoint, AManifestThatIsNotOneIsAnErrorThatSaysWhy) {
+  save(1);
+  const fs::path path = place(1) / "manifest.json";
+  const json whole = json::parse(read_bytes(path));
+  // A manifest that was changed on purpose, with a hash that fits.
+  const auto error = [&](const std::function<void(json&)>& change) {
+    json manifest = whole;
+    change(manifest);
+    manifest.erase("xxh3");
+    const std::string text = manifest.dump();
+    manifest["xxh3"] = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+    write(path, manifest.dump());
+    const std::string found = load_error(place(1), 0);
+    EXPECT_TRUE(found.starts_with(path.string() + ": ")) << found;
+    return found.substr(path.string().size() + 2);
+  };
+  EXPECT_EQ(error([](json& m) { m["format"] = "zip"; }), "not a manifest of thinwire-checkpoint");
+  EXPECT_EQ(error([](json& m) { m.erase("format"); }), "has no 'format'");
+  EXPECT_EQ(error([](json& m) { m["version"] = 2; }), "wanted version 1, is 2");
+  EXPECT_EQ(error([](json& m) { m["version"] = "1"; }), "'version' should be a whole number from 0 up, is string");
+  EXPECT_EQ(error([](json& m) { m.erase("step"); }), "has no 'step'");
+  EXPECT_EQ(error([](json& m) { m["replicas"] = -2; }), "'replicas' should be a whole number from 0 up, is -2");
+  EXPECT_EQ(error([](json& m) { m.erase("facts"); }), "has no 'facts'");
+  EXPECT_EQ(error([](json& m) { m["files"] = json::array(); }), "'files' should be object, is array");
+  EXPECT_EQ(error([](json& m) { m["files"].erase("all.safetensors"); }), "has no 'all.safetensors'");
+  EXPECT_EQ(error([](json& m) { m["files"]["all.safetensors"]["bytes"] = "9"; }),
+            "'bytes' should be a whole number from 0 up, is string");
+  EXPECT_EQ(error([](json& m) { m["files"]["all.safetensors"].erase("xxh3"); }), "has no 'xxh3'");
+  for (const auto& [text, wanted] : {std::pair<std::string, std::string>{"", "not a JSON object"},
+                                     {"[]", "not a JSON object"},
+                                     {whole.dump() + std::string(1, '\0'), "not a JSON object"},
+                                     {std::string(1'000'000, '['), "nested too deep"},
+                                     {R"({"facts":1e999})", "not a JSON object"}}) {
+    write(path, text);
+    EXPECT_EQ(load_error(place(1), 0), path.string() + ": " + wanted);
+  }
+}
+
+TEST_F(Checkpoint, AFailedWriteThrowsOnEveryRankAndLeavesOlderCheckpointsAlone) {
+  save(5, 3, 3);
+  const auto errors = save_errors_on_a_small_disk(run_, 3, 1, kFacts);
+  const std::string draft = (home_ / ".step-9.tmp").string();
+  EXPECT_EQ(errors[0], draft + ": rank 1 could not write the checkpoint");
+  EXPECT_EQ(errors[1], draft + "/replica-1.safetensors: File too large");
+  EXPECT_EQ(errors[2], draft + ": rank 1 could not write the checkpoint");
+  EXPECT_EQ(names(), std::set<std::string>{"step-5"});
+  EXPECT_EQ(load_error(place(5), 2), "no error");
+}
+
+TEST_F(Checkpoint, AManifestThatCannotBeWrittenFailsTheSaveOnEveryRank) {
+  save(5);
+  const auto errors = save_errors_on_a_small_disk(run_, 2, -1, {{"long", std::string(2 << 20, 'x')}});
+  const std::string draft = (home_ / ".step-9.tmp").string();
+  EXPECT_EQ(errors[0], draft + "/manifest.json: File too large");
+  EXPECT_EQ(errors[1], draft + ": rank 0 could not write the checkpoint");
+  EXPECT_EQ(names(), std::set<std::string>{"step-5"});
+}
+
+TEST_F(Checkpoint, ARunFolderThatCannotBeMadeFailsTheSaveOnEveryRank) {
+  write(run_, "a file where the folder should be");
+  std::vector<std::string> errors(2);
+  comm::run_world(2, [&](comm::GroupPtr group) {
+    try {
+      save_checkpoint(run_, 1, state_of(group->rank(), 1), kFacts, 1, *group);
+    } catch (const std::exception& error) {
+      errors[group->rank()] = one_line(error);
+    }
+  });
+  EXPECT_EQ(errors[0], home_.string() + ": Not a directory");
+  EXPECT_EQ(errors[1], (home_ / ".step-1.tmp").string() + ": rank 0 could not write the checkpoint");
+}
+
+TEST_F(Checkpoint, FactsThatCouldNotBeReadBackAreNotSaved) {
+  json deep;
+  for (int i = 0; i < 100; ++i) deep = json::array({deep});
+  comm::run_world(1, [&](comm::GroupPtr group) {
+    EXPECT_THROW(save_checkpoint(run_, 1, state_of(0, 1), deep, 1, *group), c10::Error);
+  });
+  EXPECT_EQ(newest_checkpoint(run_), -1);
+}
+
+TEST_F(Checkpoint, WrongNumbersAreWrongCalls) {
+  comm::run_world(1, [&](comm::GroupPtr group) {
+    const auto error = [&](int64_t step, int64_t keep) -> std::string {
+      try {
+        save_checkpoint(run_, step, {}, {}, keep, *group);
+      } catch (const c10::Error& thrown) {
+        return one_line(thrown);
+      }
+      return "no error";
+    };
+    EXPECT_EQ(error(-1, 1), "[train.checkpoint] step must be at least 0, got -1");
+    EXPECT_EQ(error(0, 0), "[train.checkpoint] keep must be at least 1, got 0");
+    EXPECT_EQ(error(0, 1), "no error");
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::train

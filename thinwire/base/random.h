@@ -1,0 +1,29 @@
+// Random numbers that are functions of what they are for, never of when they are drawn.
+//
+// Torch's default generator is shared by all threads, so which number a rank draws would depend on timing. Everything
+// random in Thinwire comes from here instead: `mix` for single numbers, `generator` where torch wants a generator.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+namespace thinwire {
+
+// 64 well mixed bits of the words (splitmix64, chained). Same words, same bits, on every machine.
+uint64_t mix(std::initializer_list<uint64_t> words);
+
+// The words of a name, for use in mix(): streams with different names never meet.
+uint64_t word(std::string_view name);
+
+// A whole number in [0, n), n >= 1, without bias worth speaking of (n far below 2^64).
+inline uint64_t below(uint64_t n, uint64_t bits) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
+}
+
+// A CPU generator of its own for (seed, name, index).
+at::Generator generator(uint64_t seed, std::string_view name, uint64_t index = 0);
+
+}  // namespace thinwire

@@ -1,0 +1,29 @@
+// The failures of a network, typed because callers are meant to catch them. After either of them the group is over:
+// every pending and later wait throws too.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace thinwire::comm {
+
+// A rank failed. Thrown on every other rank that waits for anything, at once.
+struct PeerLost : std::runtime_error {
+  PeerLost(int rank, const std::string& why)
+      : std::runtime_error(fmt::format("rank {} was lost: {}", rank, why)), rank(rank) {}
+  int rank;
+};
+
+// Nothing came from a rank for longer than the group's timeout.
+struct Timeout : std::runtime_error {
+  Timeout(int rank, double seconds)
+      : std::runtime_error(fmt::format("nothing came from rank {} for {:.1f} s", rank, seconds)),
+        rank(rank),
+        seconds(seconds) {}
+  int rank;
+  double seconds;
+};
+
+}  // namespace thinwire::comm

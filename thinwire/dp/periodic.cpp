@@ -1,0 +1,171 @@
+#include "thinwire/dp/periodic.h"
+
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/kernels/outer.h"
+
+namespace thinwire::dp {
+
+void read(const Value& value, const std::string& name, Keep& keep, const Limit& limit) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (text && *text != "1/M") throw BadInput("{} must be a number or \"1/M\", got \"{}\"", name, *text);
+  keep = {0, text != nullptr};
+  if (!text) thinwire::read(value, name, keep.share, limit);
+}
+
+Value to_value(const Keep& keep) {
+  if (keep.per_replica) return std::string("1/M");
+  return keep.share;
+}
+
+Periodic::Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const PeriodicOptions& options,
+                   at::Tensor x)
+    : layout_(layout),
+      ranks_(std::move(ranks)),
+      rule_(std::move(rule)),
+      options_(options),
+      average_(options.outer == "average"),
+      keep_(options.keep.per_replica ? 1.0 / ranks_.sync->size() : options.keep.share),
+      alone_(ranks_.sync->size() == 1 && average_ && (options.delay == 0 || keep_ == 1)) {
+  check_fields("periodic", options);
+  TORCH_CHECK(options.delay == 1 || keep_ == 0, "[dp.periodic] keep = ", keep_,
+              " needs delay = 1: without delay there is no progress still under way");
+  TORCH_CHECK(!average_ || (options.momentum == 0 && options.outer_lr == 1 && options.penalty == "none" &&
+                            std::isinf(options.clip)),
+              "[dp.periodic] outer = average takes no momentum, outer_lr, penalty or clip");
+  gamma_.assign(optim::kGroups, 0);
+  gamma_prev_.assign(optim::kGroups, 0);
+  ranks_.sync->broadcast_(x, 0)->wait();
+  if (alone_) return;
+  z_ = x.clone();
+  flight_ = at::zeros_like(x);
+  if (options_.momentum > 0) v_ = at::zeros_like(x);
+  if (keep_ > 0) start_ = x.clone();
+}
+
+void Periodic::step(const optim::Update& u) {
+  if (!u.skip) rule_->apply(u);
+  gamma_.assign(u.lr.begin(), u.lr.end());
+  if (++inner_ == options_.period) close_round(u.next);
+}
+
+void Periodic::close_round(at::Tensor x) {
+  inner_ = 0;
+  ++rounds_;
+  if (alone_) return;
+  const bool sync = options_.delay == 1 && rounds_ <= options_.sync_rounds;
+  if (options_.delay == 1 && !sync) {
+    const bool available = in_flight_;
+    land();
+    move(x, available, /*turn=*/true, false);
+    work_ = ranks_.sync->all_reduce_(flight_, comm::Reduce::mean);
+    in_flight_ = true;
+  } else if (average_) {
+    wait(*ranks_.sync->all_reduce_(x, comm::Reduce::mean));
+    z_.copy_(x);
+    if (start_.defined()) start_.copy_(x);
+  } else {
+    at::sub_out(flight_, x, z_);
+    wait(*ranks_.sync->all_reduce_(flight_, comm::Reduce::mean));
+    move(x, true, /*turn=*/false, sync);
+  }
+}
+
+void Periodic::land() {
+  if (work_) wait(*work_);
+  work_ = nullptr;
+  in_flight_ = false;
+}
+
+double Periodic::lambda() const {
+  if (options_.penalty == "floor") return options_.outer_lr / (1 - options_.momentum);
+  if (options_.penalty == "gap" && largest_move_ > 0) return 1 + last_move_ / largest_move_;
+  return 1;
+}
+
+void Periodic::move(at::Tensor x, bool apply, bool turn, bool sync) {
+  kernels::OuterStep step{.apply = apply, .turn = turn, .nesterov = options_.outer == "nesterov"};
+  step.scale = static_cast<float>(sync ? 1 : 1 / lambda());
+  step.rate = static_cast<float>(options_.outer_lr);
+  step.beta = static_cast<float>(options_.momentum);
+  step.keep = static_cast<float>(keep_);
+  auto at = [](const at::Tensor& t, int64_t i) { return t.defined() ? t.mutable_data_ptr<float>() + i : nullptr; };
+  double squares = 0;
+  auto pass = [&](int64_t begin, int64_t numel, int group) {
+    const double gamma = gamma_[group], before = gamma_prev_[group];
+    const double ratio = options_.lr_normalised && before > 0 ? gamma / before : 1;
+    step.decay = static_cast<float>(options_.momentum * ratio);
+    if (!std::isinf(options_.clip))
+      step.bound = static_cast<float>(options_.clip * static_cast<double>(options_.period) * gamma);
+    squares += kernels::outer_update(
+        {at(x, begin), at(z_, begin), at(v_, begin), at(flight_, begin), at(start_, begin)}, numel, step);
+  };
+  if (std::ranges::count(gamma_, gamma_[0]) == optim::kGroups && std::ranges::count(gamma_prev_, gamma_prev_[0]) == optim::kGroups) {
+    pass(0, layout_.numel, 0);  // equal learning rates: one pass over everything; padding stays zero
+  } else {
+    for (const auto& span : optim::spans(layout_)) pass(span.at, span.numel, span.group);
+  }
+  if (!turn && start_.defined()) start_.copy_(z_);
+  if (!apply) return;
+  gamma_prev_ = gamma_;
+  if (ranks_.sum_over_shards) squares = ranks_.sum_over_shards(squares);
+  last_move_ = std::sqrt(squares);
+  largest_move_ = std::max(largest_move_, last_move_);
+}
+
+void Periodic::finish(at::Tensor x) {
+  if (inner_ > 0) close_round(x);
+  if (!in_flight_) return;
+  land();
+  move(x, true, /*turn=*/false, false);
+}
+
+at::Tensor Periodic::consensus(at::Tensor x) { return alone_ ? x : z_; }
+
+State Periodic::state() {
+  State state;
+  add_prefixed(state, "rule.", rule_->state());
+  put(state, "inner", inner_, Scope::all_equal);
+  put(state, "rounds", rounds_, Scope::all_equal);
+  if (alone_) return state;
+  if (work_) work_->wait();  // the average, not yet used; it need not be sent again
+  state["z"] = {z_, Scope::all_equal};
+  if (in_flight_) state["flight"] = {flight_, Scope::all_equal};
+  if (v_.defined()) state["v"] = {v_, Scope::all_equal};
+  if (start_.defined()) state["start"] = {start_, Scope::per_replica};
+  put(state, "in_flight", int64_t{in_flight_}, Scope::all_equal);
+  put(state, "last_move", last_move_, Scope::all_equal);
+  put(state, "largest_move", largest_move_, Scope::all_equal);
+  for (int group = 0; group < optim::kGroups; ++group) {
+    put(state, "gamma." + std::to_string(group), gamma_[group], Scope::all_equal);
+    put(state, "gamma_prev." + std::to_string(group), gamma_prev_[group], Scope::all_equal);
+  }
+  return state;
+}
+
+void Periodic::load(const State& state) {
+  rule_->load(with_prefix(state, "rule."));
+  inner_ = get_int(state, "inner");
+  rounds_ = get_int(state, "rounds");
+  if (alone_) return;
+  work_ = nullptr;
+  get(state, "z", z_);
+  if (v_.defined()) get(state, "v", v_);
+  if (start_.defined()) get(state, "start", start_);
+  in_flight_ = get_int(state, "in_flight") != 0;
+  if (in_flight_) get(state, "flight", flight_);
+  last_move_ = get_double(state, "last_move");
+  largest_move_ = get_double(state, "largest_move");
+  for (int group = 0; group < optim::kGroups; ++group) {
+    gamma_[group] = get_double(state, "gamma." + std::to_string(group));
+    gamma_prev_[group] = get_double(state, "gamma_prev." + std::to_string(group));
+  }
+}
+
+}  // namespace thinwire::dp

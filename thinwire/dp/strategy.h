@@ -1,0 +1,59 @@
+// What replicas exchange, and when: the one seam every data-parallel method fits behind.
+//
+// A trainer does, on every rank:
+//     backward();                      gradients land in the flat gradient; grad_ready() is called from hooks
+//     strategy.step(update);           the inner rule is applied, what is due lands, what is next is launched
+//     ...
+//     strategy.finish(x);              all replicas end on the same weights
+//
+// A strategy is made by all ranks of the sync group together and starts by broadcasting replica 0's weights. Calls are
+// collective in the same sense: every rank makes them, in the same order, with the same t. Exchanges run in the
+// background; a delay is a declared number of rounds or steps, never an accident of timing, so the weights depend on the
+// options only. A lost or stuck peer throws comm::PeerLost or comm::Timeout from step() or finish().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "thinwire/base/state.h"
+#include "thinwire/comm/group.h"
+#include "thinwire/optim/rule.h"
+
+namespace thinwire::dp {
+
+// Who a rank talks to.
+struct Ranks {
+  comm::GroupPtr sync;                   // the same shard of every replica
+  optim::SumOverShards sum_over_shards;  // empty: a replica is one rank
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // The gradient of a piece of the layout is complete. From backward hooks, any thread.
+  virtual void grad_ready(int piece) {}
+  virtual void step(const optim::Update& update) = 0;
+  // Drains what is under way; writes the weights all replicas agree on into x. Training may go on afterwards.
+  virtual void finish(at::Tensor x) = 0;
+  // The weights to evaluate or save, equal on all ranks; x is left alone. The result may alias x or the strategy's own
+  // memory and is good until the next step.
+  virtual at::Tensor consensus(at::Tensor x) = 0;
+
+  // All of it: momenta, counters, what is in flight (saved unlanded), the rule's state under "rule.".
+  virtual State state() = 0;
+  virtual void load(const State& state) = 0;
+
+  // Seconds the calling thread has waited for the wire inside step() and finish().
+  double exposed_s() const { return exposed_s_; }
+
+ protected:
+  void wait(comm::Work& work);  // counted as exposed
+
+ private:
+  double exposed_s_ = 0;
+};
+using StrategyPtr = std::unique_ptr<Strategy>;
+
+}  // namespace thinwire::dp

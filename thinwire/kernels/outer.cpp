@@ -1,0 +1,83 @@
+#include "thinwire/kernels/outer.h"
+
+#include <type_traits>
+
+#include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/tasks.h"
+
+namespace thinwire::kernels {
+namespace {
+
+// Blocks that stay in the first-level cache, so that the squares of the moves are summed without a second pass.
+constexpr int64_t kBlock = 512;
+
+template <bool kApply, bool kTurn, bool kNesterov, bool kMomentum, bool kStart>
+inline __attribute__((always_inline)) void block(float* __restrict x, float* __restrict z, float* __restrict v,
+                                                 float* __restrict a, float* __restrict start, float* __restrict move,
+                                                 int64_t n, const OuterStep& s) {
+  const float decay = s.decay, scale = s.scale, bound = s.bound, rate = s.rate, beta = s.beta, keep = s.keep;
+  for (int64_t i = 0; i < n; ++i) {
+    const float before = z[i];
+    float after = before;
+    if constexpr (kApply) {
+      const float scaled = scale * a[i];
+      float momentum = scaled;
+      if constexpr (kMomentum) momentum = decay * v[i] + scaled;
+      momentum = momentum > bound ? bound : momentum;
+      momentum = momentum < -bound ? -bound : momentum;
+      if constexpr (kMomentum) v[i] = momentum;
+      move[i] = kNesterov ? rate * (beta * momentum + scaled) : rate * momentum;
+      after = before + move[i];
+      z[i] = after;
+    }
+    if constexpr (kTurn) {
+      const float progress = x[i] - (kStart ? start[i] : before);
+      a[i] = progress;
+      if constexpr (kStart) start[i] = after + keep * progress;
+      x[i] = kStart ? after + keep * progress : after;
+    } else {
+      x[i] = after;
+    }
+  }
+}
+
+// Calls f with the flag as a type, so that the loop it holds has no branches. Inlined, so that each clone has its own.
+template <class F>
+inline __attribute__((always_inline)) void choose(bool flag, F&& f) {
+  if (flag)
+    f(std::true_type{});
+  else
+    f(std::false_type{});
+}
+#define THINWIRE_INLINE __attribute__((always_inline))
+
+THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, const OuterStep& s) {
+  Lanes lanes;
+  float move[kBlock] = {};
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    float *x = b.x + at, *z = b.z + at, *a = b.a + at;
+    float *v = b.v ? b.v + at : nullptr, *start = b.start ? b.start + at : nullptr;
+    choose(s.apply, [&](auto apply) THINWIRE_INLINE {
+      choose(s.turn, [&](auto turn) THINWIRE_INLINE {
+        choose(s.nesterov, [&](auto nesterov) THINWIRE_INLINE {
+          choose(v != nullptr, [&](auto momentum) THINWIRE_INLINE {
+            choose(start != nullptr, [&](auto starts) THINWIRE_INLINE {
+              block<apply(), turn(), nesterov(), momentum(), starts()>(x, z, v, a, start, move, n, s);
+            });
+          });
+        });
+      });
+    });
+    if (s.apply) lanes.add(move, n);
+  }
+  return lanes.total();
+}
+
+}  // namespace
+
+double outer_update(const OuterBuffers& buffers, int64_t n, const OuterStep& step) {
+  return sum_tasks(n, [&](int64_t begin, int64_t end) { return task(buffers, begin, end, step); });
+}
+
+}  // namespace thinwire::kernels

@@ -1,0 +1,49 @@
+#include "thinwire/kernels/reduce.h"
+
+#include <c10/util/Exception.h>
+
+#include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/tasks.h"
+
+namespace thinwire::kernels {
+namespace {
+
+THINWIRE_CLONES double squares(const float* x, int64_t n) {
+  Lanes lanes;
+  lanes.add(x, n);
+  return lanes.total();
+}
+
+THINWIRE_CLONES double squared_differences(const float* x, const float* y, int64_t n) {
+  constexpr int64_t kBlock = 512;
+  Lanes lanes;
+  float difference[kBlock];
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const int64_t size = std::min(kBlock, n - at);
+    for (int64_t i = 0; i < size; ++i) difference[i] = x[at + i] - y[at + i];
+    lanes.add(difference, size);
+  }
+  return lanes.total();
+}
+
+const float* floats(const at::Tensor& x) {
+  TORCH_CHECK(x.scalar_type() == at::kFloat && x.is_contiguous(), "[kernels] wanted contiguous fp32, got ",
+              x.scalar_type());
+  return x.const_data_ptr<float>();
+}
+
+}  // namespace
+
+double sum_squares(const at::Tensor& x) {
+  const float* p = floats(x);
+  return sum_tasks(x.numel(), [&](int64_t begin, int64_t end) { return squares(p + begin, end - begin); });
+}
+
+double sum_squared_differences(const at::Tensor& x, const at::Tensor& y) {
+  TORCH_CHECK(x.numel() == y.numel(), "[kernels] wanted equal lengths, got ", x.numel(), " and ", y.numel());
+  const float *p = floats(x), *q = floats(y);
+  return sum_tasks(x.numel(),
+                   [&](int64_t begin, int64_t end) { return squared_differences(p + begin, q + begin, end - begin); });
+}
+
+}  // namespace thinwire::kernels

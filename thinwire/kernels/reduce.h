@@ -1,0 +1,20 @@
+// Sums over long fp32 vectors, in fp64. The order of additions is fixed by position alone: the result does not depend
+// on the number of threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace thinwire::kernels {
+
+// Elements that one task works on; partial sums are added up in the order of the tasks.
+inline constexpr int64_t kTask = 1 << 16;
+
+// Sum of x[i]^2. One pass.
+double sum_squares(const at::Tensor& x);
+
+// Sum of (x[i] - y[i])^2. One pass.
+double sum_squared_differences(const at::Tensor& x, const at::Tensor& y);
+
+}  // namespace thinwire::kernels

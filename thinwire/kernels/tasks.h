@@ -1,0 +1,49 @@
+// Cuts a long vector into tasks and runs them on the calling rank's threads.
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "thinwire/kernels/reduce.h"
+
+namespace thinwire::kernels {
+
+// f(begin, end) for every task of [0, n).
+template <class F>
+void for_tasks(int64_t n, F&& f) {
+  const int64_t tasks = (n + kTask - 1) / kTask;
+  at::parallel_for(0, tasks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) f(t * kTask, std::min(n, (t + 1) * kTask));
+  });
+}
+
+// The same, adding up what f returns in the order of the tasks.
+template <class F>
+double sum_tasks(int64_t n, F&& f) {
+  const int64_t tasks = (n + kTask - 1) / kTask;
+  if (tasks <= 1) return n > 0 ? f(0, n) : 0.0;
+  std::vector<double> sums(tasks);
+  for_tasks(n, [&](int64_t begin, int64_t end) { sums[begin / kTask] = f(begin, end); });
+  double total = 0;
+  for (double s : sums) total += s;
+  return total;
+}
+
+// Sum of squares of a block in eight interleaved fp64 lanes: a fixed order that vector units can follow.
+struct Lanes {
+  double sum[8] = {};
+  void add(const float* values, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+      for (int j = 0; j < 8; ++j) sum[j] += static_cast<double>(values[i + j]) * static_cast<double>(values[i + j]);
+    for (int j = 0; i < n; ++i, ++j) sum[j] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  double total() const {
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+  }
+};
+
+}  // namespace thinwire::kernels

@@ -1,0 +1,27 @@
+// The last unit of a language model, and the norm it shares with the units before it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "thinwire/models/model.h"
+
+namespace thinwire::models {
+
+// Layer norm over the last dimension, with a weight and no bias.
+at::Tensor norm(const at::Tensor& x, const at::Tensor& weight);
+
+// x_BTW to logits_BTV: a norm, then one product with `matrix` [vocabulary, width].
+//   head.norm [width]; head.linear [vocabulary, width] unless tied
+class Head : public Unit {
+ public:
+  // A defined `tied` is the embedding's matrix: used here, listed there.
+  Head(int64_t vocabulary, int64_t width, uint64_t seed, const at::Tensor& tied);
+  at::Tensor forward(const at::Tensor& x_BTW) override;
+
+ private:
+  at::Tensor norm_, matrix_;
+};
+
+}  // namespace thinwire::models

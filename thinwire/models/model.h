@@ -1,0 +1,72 @@
+// What is trained: a list of units (embedding, blocks, head), each with a forward of its own. Pipelines cut a model
+// between units, and sharded weights are gathered unit by unit.
+//
+// Parameters are plain tensors that require a gradient; a trainer makes them views of one flat buffer
+// (thinwire/optim/flat.h). Nothing here uses torch's default generator.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thinwire/base/options.h"
+
+namespace thinwire::models {
+
+struct Parameter {
+  std::string name;   // unique in the model: "blocks.3.attention.qkv"
+  at::Tensor tensor;  // fp32, requires_grad, a leaf
+};
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  std::vector<Parameter> parameters;  // in registration order; a tied weight is listed by its first owner only
+};
+
+class Model {
+ public:
+  std::vector<std::unique_ptr<Unit>> units;
+
+  at::Tensor forward(const at::Tensor& tokens_BT);                               // logits_BTV
+  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);    // mean cross entropy, nats a token
+  int64_t numel() const;                                                         // parameters in all
+};
+
+// Options of [model]. `size` names a set of numbers; numbers given beside it win.
+struct ModelOptions {
+  std::string name = "gpt";      // gpt | mlp
+  std::string size = "nano";     // see kSizes in model.cpp
+  int64_t layers = 2;            // >= 1
+  int64_t width = 64;            // a multiple of heads
+  int64_t heads = 2;             // >= 1; gpt only
+  int64_t context = 64;          // tokens a sequence
+  bool tied = false;             // head uses the embedding's matrix
+};
+
+// Sets layers, width and heads to those of a named size.
+void apply_size(ModelOptions& options);
+std::vector<std::string> size_names();
+
+template <class F>
+void fields(F&& f, ModelOptions& o) {
+  f("name", o.name, one_of({"gpt", "mlp"}), "what is trained");
+  const std::string before = o.size;
+  f("size", o.size, one_of(size_names()), "layers, width and heads by name; keys given beside it win");
+  if (o.size != before) apply_size(o);
+  f("layers", o.layers, at_least(1), "blocks between embedding and head");
+  f("width", o.width, at_least(1), "features of a token inside the model; a multiple of heads");
+  f("heads", o.heads, at_least(1), "attention heads (gpt)");
+  f("context", o.context, at_least(1), "tokens a sequence");
+  f("tied", o.tied, any(), "the head uses the embedding's matrix");
+}
+
+// A freshly initialised model: the same (options, seed) give the same bits. `vocabulary` is the number of tokens.
+// BadInput for numbers that do not fit together (width not a multiple of heads).
+std::unique_ptr<Model> make_model(const ModelOptions& options, int64_t vocabulary, uint64_t seed);
+
+}  // namespace thinwire::models

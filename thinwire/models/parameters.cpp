@@ -1,0 +1,28 @@
+#include "thinwire/models/parameters.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+
+#include "thinwire/base/random.h"
+
+namespace thinwire::models {
+namespace {
+
+at::Tensor add(Unit& unit, std::string name, at::Tensor tensor) {
+  tensor.set_requires_grad(true);
+  unit.parameters.push_back({std::move(name), tensor});
+  return tensor;
+}
+
+}  // namespace
+
+at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, uint64_t seed) {
+  at::Tensor tensor = at::empty(shape, at::kFloat).normal_(0, std, generator(seed, name));
+  return add(unit, std::move(name), std::move(tensor));
+}
+
+at::Tensor add_ones(Unit& unit, std::string name, int64_t size) {
+  return add(unit, std::move(name), at::ones({size}, at::kFloat));
+}
+
+}  // namespace thinwire::models

@@ -1,0 +1,20 @@
+// Fresh parameters. Each is drawn from a generator of its own, named after it, so that its bits depend on (seed, name)
+// and not on which other parameters exist or on who made them first.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "thinwire/models/model.h"
+
+namespace thinwire::models {
+
+inline constexpr double kInitStd = 0.02;
+
+// Registers a parameter with `unit` and returns a second handle to the same tensor: set_data() on one is seen by both.
+at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, uint64_t seed);
+at::Tensor add_ones(Unit& unit, std::string name, int64_t size);
+
+}  // namespace thinwire::models

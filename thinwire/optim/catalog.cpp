@@ -1,0 +1,29 @@
+#include "thinwire/optim/catalog.h"
+
+#include <cmath>
+
+#include "thinwire/optim/adamw.h"
+#include "thinwire/optim/clip.h"
+#include "thinwire/optim/sgd.h"
+
+namespace thinwire::optim {
+
+RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum_over_shards) {
+  RulePtr rule;
+  if (o.name == "sgd")
+    rule = std::make_unique<Sgd>(layout, SgdOptions{o.momentum, o.weight_decay});
+  else
+    rule = std::make_unique<Adamw>(layout, AdamwOptions{o.betas, o.eps, o.weight_decay, o.bias_correction});
+  if (std::isinf(o.clip)) return rule;
+  return std::make_unique<Clip>(std::move(rule), o.clip, std::move(sum_over_shards));
+}
+
+Schedule make_schedule(const OptimOptions& o, int64_t steps) {
+  return {.lr = o.lr,
+          .warmup_steps = o.warmup_steps,
+          .cosine = o.schedule == "cosine",
+          .final_lr = o.final_lr,
+          .steps = steps};
+}
+
+}  // namespace thinwire::optim

@@ -1,0 +1,49 @@
+// Update rules by name: the [optim] section of a recipe.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "thinwire/base/options.h"
+#include "thinwire/optim/layout.h"
+#include "thinwire/optim/rule.h"
+#include "thinwire/optim/schedule.h"
+
+namespace thinwire::optim {
+
+struct OptimOptions {
+  std::string name = "adamw";
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.1;
+  bool bias_correction = true;
+  double clip = 1.0;
+  int64_t warmup_steps = 20;
+  std::string schedule = "cosine";
+  double final_lr = 0.1;
+};
+
+template <class F>
+void fields(F&& f, OptimOptions& o) {
+  f("name", o.name, one_of({"sgd", "adamw"}), "the update rule inside each replica");
+  f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
+  f("betas", o.betas, at_least_below(0, 1), "decay of the first and second moment (adamw)");
+  f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw)");
+  f("momentum", o.momentum, at_least_below(0, 1), "heavy-ball momentum (sgd)");
+  f("weight_decay", o.weight_decay, between(0, 1e3), "of matrices; norms and biases do not decay");
+  f("bias_correction", o.bias_correction, any(), "correct the moments' start at zero (adamw)");
+  f("clip", o.clip, above(0), "largest norm of the whole gradient; inf: no clipping");
+  f("warmup_steps", o.warmup_steps, at_least(0), "steps over which lr grows from 0");
+  f("schedule", o.schedule, one_of({"cosine", "constant"}), "of lr after warm-up; with train.seconds always constant");
+  f("final_lr", o.final_lr, between(0, 1), "share of lr that a cosine ends on");
+}
+
+RulePtr make_rule(const OptimOptions& options, const Layout& layout, SumOverShards sum_over_shards = {});
+
+// `steps`: how many there will be, 0 if nobody knows.
+Schedule make_schedule(const OptimOptions& options, int64_t steps);
+
+}  // namespace thinwire::optim

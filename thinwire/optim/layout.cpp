@@ -1,0 +1,29 @@
+#include "thinwire/optim/layout.h"
+
+namespace thinwire::optim {
+
+Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
+  Layout layout;
+  int tensor = 0;
+  for (const auto& unit : units) {
+    for (const auto& t : unit) {
+      layout.pieces.push_back({layout.numel, t.numel(), tensor++, t.dim() >= 2 ? kDecayed : kUndecayed});
+      layout.numel += t.numel();
+    }
+    layout.numel = (layout.numel + kBlock - 1) / kBlock * kBlock;
+  }
+  return layout;
+}
+
+std::vector<Span> spans(const Layout& layout) {
+  std::vector<Span> joined;
+  for (const Piece& piece : layout.pieces) {
+    if (!joined.empty() && joined.back().group == piece.group)
+      joined.back().numel = piece.at + piece.numel - joined.back().at;
+    else
+      joined.push_back({piece.at, piece.numel, piece.group});
+  }
+  return joined;
+}
+
+}  // namespace thinwire::optim

@@ -1,0 +1,27 @@
+// SGD with momentum and coupled weight decay, equal to torch.optim.SGD.
+#pragma once
+
+#include "thinwire/optim/layout.h"
+#include "thinwire/optim/rule.h"
+
+namespace thinwire::optim {
+
+struct SgdOptions {
+  double momentum = 0.9;  // [0, 1)
+  double weight_decay = 0;
+};
+
+class Sgd final : public Rule {
+ public:
+  Sgd(const Layout& layout, const SgdOptions& options);
+  void apply(const Update& update) override;
+  State state() override;
+  void load(const State& state) override;
+
+ private:
+  const std::vector<Span> spans_;
+  const SgdOptions options_;
+  at::Tensor m_;  // undefined without momentum
+};
+
+}  // namespace thinwire::optim

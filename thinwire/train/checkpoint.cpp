@@ -1,0 +1,302 @@
+#include "thinwire/train/checkpoint.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <system_error>
+
+#include "thinwire/train/safetensors.h"
+
+namespace thinwire::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kAll = "all.safetensors";
+constexpr const char* kFormat = "thinwire-checkpoint";
+constexpr uint64_t kVersion = 1;
+constexpr int kMaxDepth = 64;                      // of the manifest's JSON
+constexpr size_t kMaxManifest = size_t{64} << 20;  // bytes
+
+fs::path home_of(const fs::path& run) { return run / "checkpoints"; }
+std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
+std::string draft_name(int64_t step) { return fmt::format(".step-{}.tmp", step); }
+std::string replica_name(int64_t replica) { return fmt::format("replica-{}.safetensors", replica); }
+std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
+std::string hash_of(std::string_view bytes) { return hex(XXH3_64bits(bytes.data(), bytes.size())); }
+
+// --- folders
+
+void check(const std::error_code& error, const fs::path& path) {
+  if (error) throw std::system_error(error, path.string());
+}
+
+void check_errno(bool good, const fs::path& path) {
+  if (!good) check({errno, std::generic_category()}, path);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  check(error, path);
+}
+
+void rename_tree(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  check(error, to);
+}
+
+// Makes the names in a folder as durable as the files behind them.
+void sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  check_errno(descriptor >= 0, folder);
+  const bool good = ::fsync(descriptor) == 0;
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  check_errno(good, folder);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error != std::errc::no_such_file_or_directory) check(error, folder);
+  return names;
+}
+
+// The steps of all whole checkpoints, ascending.
+std::vector<int64_t> steps_in(const fs::path& home) {
+  constexpr std::string_view kPrefix = "step-";
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(home)) {
+    int64_t step = -1;
+    if (!name.starts_with(kPrefix)) continue;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+    std::error_code ignored;
+    if (step >= 0 && name == step_name(step) && fs::is_regular_file(home / name / kManifest, ignored))
+      steps.push_back(step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void prepare(const fs::path& home, const fs::path& draft) {
+  std::error_code error;
+  fs::create_directories(home, error);
+  check(error, home);
+  for (const std::string& name : names_in(home))
+    if (name.starts_with(".step-") && name.ends_with(".tmp")) remove_tree(home / name);
+  fs::create_directory(draft, error);
+  check(error, draft);
+}
+
+// Gives the draft its name. If the step was saved before, old and new change names in one move, so that neither a
+// crash nor a failure leaves the run without it.
+void publish(const fs::path& draft, const fs::path& place) {
+  sync_folder(draft);
+  if (!fs::exists(fs::symlink_status(place))) {
+    rename_tree(draft, place);
+  } else if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
+    const fs::path aside = draft.string() + ".old.tmp";  // this file system cannot exchange: two moves
+    rename_tree(place, aside);
+    try {
+      rename_tree(draft, place);
+    } catch (...) {
+      rename_tree(aside, place);
+      throw;
+    }
+    rename_tree(aside, draft);
+  }
+  sync_folder(place.parent_path());
+  remove_tree(draft);
+}
+
+// A checkpoint loses its name before its files, so that no reader takes the rest for a whole one. The one just saved
+// stays even if older ones have larger numbers.
+void prune(const fs::path& home, int64_t saved, int64_t keep) {
+  std::vector<int64_t> others = steps_in(home);
+  std::erase(others, saved);
+  for (; std::ssize(others) > keep - 1; others.erase(others.begin())) {
+    rename_tree(home / step_name(others.front()), home / draft_name(others.front()));
+    remove_tree(home / draft_name(others.front()));
+  }
+}
+
+// --- ranks
+
+// Does `work` on every rank and waits for all. If it throws on one, rank 0 removes the draft and then every rank
+// throws: its own error, or one that names the first rank that failed.
+void together(comm::Group& group, const fs::path& draft, const std::function<void()>& work) {
+  std::exception_ptr own;
+  try {
+    work();
+  } catch (...) {
+    own = std::current_exception();
+  }
+  const at::Tensor worst = at::scalar_tensor(own ? group.size() - group.rank() : 0, at::kLong);
+  group.all_reduce_(worst, comm::Reduce::max, comm::Kind::control)->wait();
+  const int64_t failed = worst.item<int64_t>();
+  if (failed == 0) return;
+
+  std::error_code ignored;  // what cannot be removed now is a leftover for the next save
+  if (group.rank() == 0) fs::remove_all(draft, ignored);
+  group.barrier();
+  if (own) std::rethrow_exception(own);
+  TORCH_CHECK(false, draft.string(), ": rank ", group.size() - failed, " could not write the checkpoint");
+}
+
+std::vector<Written> gather(const Written& own, comm::Group& group) {
+  const at::Tensor in = at::empty({2}, at::kLong), out = at::empty({group.size(), 2}, at::kLong);
+  in.mutable_data_ptr<int64_t>()[0] = own.bytes;
+  in.mutable_data_ptr<int64_t>()[1] = std::bit_cast<int64_t>(own.xxh3);
+  group.all_gather(out, in, comm::Kind::control)->wait();
+  std::vector<Written> all;
+  for (auto* row = out.const_data_ptr<int64_t>(); std::ssize(all) < group.size(); row += 2)
+    all.push_back({row[0], std::bit_cast<uint64_t>(row[1])});
+  return all;
+}
+
+// --- files
+
+Written write_part(const fs::path& path, const State& state, bool all_equal) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [name, entry] : state)
+    if ((entry.scope == Scope::all_equal) == all_equal) tensors[name] = entry.value;
+  return write_safetensors(path, tensors);
+}
+
+// The XXH3 that the manifest has of itself.
+std::string seal_of(json manifest) {
+  manifest.erase("xxh3");
+  return hash_of(manifest.dump());
+}
+
+const json& field(const json& object, const std::string& key, json::value_t type, const fs::path& path) {
+  const auto it = object.find(key);
+  TORCH_CHECK(it != object.end(), path.string(), ": has no '", key, "'");
+  TORCH_CHECK(it->type() == type, path.string(), ": '", key, "' should be ",
+              type == json::value_t::number_unsigned ? "a whole number from 0 up" : json(type).type_name(), ", is ",
+              it->is_number() ? it->dump() : it->type_name());
+  return *it;
+}
+
+json parse_manifest(const std::string& text, const fs::path& path) {
+  TORCH_CHECK(text.size() <= kMaxManifest, path.string(), ": ", text.size(), " bytes, the most allowed is ",
+              kMaxManifest);
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    TORCH_CHECK(depth <= kMaxDepth, path.string(), ": nested too deep");
+    return true;
+  };
+  json manifest;
+  try {
+    if (text.find('\0') == text.npos) manifest = json::parse(text, shallow);  // for the parser, zero is the end
+  } catch (const json::exception&) {
+  }
+  TORCH_CHECK(manifest.is_object(), path.string(), ": not a JSON object");
+
+  const auto& format = field(manifest, "format", json::value_t::string, path).get_ref<const std::string&>();
+  TORCH_CHECK(format == kFormat, path.string(), ": not a manifest of ", kFormat);
+  const auto version = field(manifest, "version", json::value_t::number_unsigned, path).get<uint64_t>();
+  TORCH_CHECK(version == kVersion, path.string(), ": wanted version ", kVersion, ", is ", version);
+  const auto& seal = field(manifest, "xxh3", json::value_t::string, path).get_ref<const std::string&>();
+  TORCH_CHECK(seal == seal_of(manifest), path.string(), ": damaged, its XXH3 does not fit");
+  field(manifest, "step", json::value_t::number_unsigned, path);
+  field(manifest, "replicas", json::value_t::number_unsigned, path);
+  field(manifest, "files", json::value_t::object, path);
+  TORCH_CHECK(manifest.contains("facts"), path.string(), ": has no 'facts'");
+  return manifest;
+}
+
+void write_manifest(const fs::path& path, int64_t step, const json& facts, const Written& all,
+                    const std::vector<Written>& replicas) {
+  const auto about = [](const Written& file) { return json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}}; };
+  json files{{kAll, about(all)}};
+  for (size_t k = 0; k < replicas.size(); ++k) files[replica_name(static_cast<int64_t>(k))] = about(replicas[k]);
+  json manifest{{"format", kFormat},           {"version", kVersion}, {"step", step},
+                {"replicas", replicas.size()}, {"facts", facts},      {"files", files}};
+  manifest["xxh3"] = seal_of(manifest);
+  const std::string text = manifest.dump(2) + "\n";
+  parse_manifest(text, path);  // facts that could not be read back must not get onto disk
+  write_bytes(path, {text});
+}
+
+Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
+  const fs::path path = folder / name, manifest = folder / kManifest;
+  const json& about = field(files, name, json::value_t::object, manifest);
+  const auto bytes = field(about, "bytes", json::value_t::number_unsigned, manifest).get<uint64_t>();
+  const auto& hash = field(about, "xxh3", json::value_t::string, manifest).get_ref<const std::string&>();
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  check(error, path);
+  TORCH_CHECK(size == bytes, path.string(), ": wanted ", bytes, " bytes, has ", size);
+  const std::string text = read_bytes(path);
+  TORCH_CHECK(hash_of(text) == hash, path.string(), ": damaged, wanted XXH3 ", hash, ", has ", hash_of(text));
+  return parse_safetensors(text, path.string());
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& run, int64_t step, const State& state, const json& facts, int64_t keep,
+                     comm::Group& group) {
+  TORCH_CHECK(step >= 0, "[train.checkpoint] step must be at least 0, got ", step);
+  TORCH_CHECK(keep >= 1, "[train.checkpoint] keep must be at least 1, got ", keep);
+  const fs::path home = home_of(run), draft = home / draft_name(step);
+  const bool first = group.rank() == 0;
+  Written all, own;
+
+  together(group, draft, [&] {
+    if (first) prepare(home, draft);
+  });
+  together(group, draft, [&] {
+    if (first) all = write_part(draft / kAll, state, true);
+    own = write_part(draft / replica_name(group.rank()), state, false);
+  });
+  const std::vector<Written> replicas = gather(own, group);
+  together(group, draft, [&] {
+    if (!first) return;
+    write_manifest(draft / kManifest, step, facts, all, replicas);
+    publish(draft, home / step_name(step));
+    prune(home, step, keep);
+  });
+}
+
+int64_t newest_checkpoint(const fs::path& run) {
+  const std::vector<int64_t> steps = steps_in(home_of(run));
+  return steps.empty() ? -1 : steps.back();
+}
+
+Loaded load_checkpoint(const fs::path& folder, int replica) {
+  const fs::path path = folder / kManifest;
+  json manifest = parse_manifest(read_bytes(path), path);
+  const auto replicas = manifest["replicas"].get<uint64_t>();
+  TORCH_CHECK(replica >= 0 && static_cast<uint64_t>(replica) < replicas, path.string(), ": wanted replica ", replica,
+              ", the checkpoint has ", replicas, " (counted from 0)");
+  Loaded loaded;
+  for (auto& [name, value] : read_part(folder, kAll, manifest["files"]).tensors)
+    loaded.state[name] = {std::move(value), Scope::all_equal};
+  for (auto& [name, value] : read_part(folder, replica_name(replica), manifest["files"]).tensors) {
+    const bool fresh = loaded.state.try_emplace(name, Entry{std::move(value), Scope::per_replica}).second;
+    TORCH_CHECK(fresh, (folder / replica_name(replica)).string(), ": ", json(name).dump(), " is in ", kAll, " too");
+  }
+  loaded.facts = std::move(manifest["facts"]);
+  return loaded;
+}
+
+}  // namespace thinwire::train

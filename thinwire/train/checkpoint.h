@@ -1,0 +1,39 @@
+// Checkpoints: everything a run needs to go on as if it had never stopped.
+//
+//   checkpoints/step-120/manifest.json          step, recipe and text identity; size and XXH3 of all files, itself too
+//   checkpoints/step-120/all.safetensors        what all ranks hold alike
+//   checkpoints/step-120/replica-0.safetensors  what replica 0 holds alone, and so on
+//
+// A checkpoint is written aside (checkpoints/.step-120.tmp), flushed to disk and renamed, so a folder called step-N is
+// always whole; whatever else is found there is a leftover and is removed by the next save. Reading checks every hash
+// and treats every byte as untrusted: a damaged file is an error that names it, never a crash or a silent fallback.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "thinwire/base/state.h"
+#include "thinwire/comm/group.h"
+
+namespace thinwire::train {
+
+// Collective over `group` (bare, one rank a replica). `facts` become part of the manifest and are read back as they
+// were; rank 0's count. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is in place.
+// If writing fails (no space), the unfinished folder is removed, older checkpoints stay, and every rank throws.
+void save_checkpoint(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts,
+                     int64_t keep, comm::Group& group);
+
+// The step of the newest checkpoint of a run, or -1.
+int64_t newest_checkpoint(const std::filesystem::path& run);
+
+struct Loaded {
+  State state;
+  nlohmann::json facts;
+};
+// Reads what `replica` needs of a checkpoint folder. Not collective. Throws an error that starts with the file's path.
+Loaded load_checkpoint(const std::filesystem::path& folder, int replica);
+
+}  // namespace thinwire::train

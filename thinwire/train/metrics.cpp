@@ -1,0 +1,63 @@
+#include "thinwire/train/metrics.h"
+
+#include <c10/util/Exception.h>
+
+namespace thinwire::train {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Progress& p) {
+  return {{"event", "step"},         {"step", p.step},           {"tokens", p.tokens},       {"loss", p.loss},
+          {"lr", p.lr},              {"seconds", p.seconds},     {"compute_s", p.compute_s}, {"exposed_s", p.exposed_s},
+          {"wire_bytes", p.wire_bytes}};
+}
+
+Json to_json(const Evaluation& e) {
+  return {{"event", "eval"}, {"step", e.step}, {"val_loss", e.val_loss}, {"consensus_distance", e.consensus_distance}};
+}
+
+Json to_json(const Result& r, const std::string& event) {
+  return {{"event", event},
+          {"strategy", r.strategy},
+          {"steps", r.steps},
+          {"tokens", r.tokens},
+          {"val_loss", r.val_loss},
+          {"seconds", r.seconds},
+          {"compute_s", r.compute_s},
+          {"exposed_s", r.exposed_s},
+          {"utilisation", r.utilisation},
+          {"tokens_per_s", r.tokens_per_s},
+          {"wire_bytes", r.wire_bytes},
+          {"setup_bytes", r.setup_bytes},
+          {"finish_bytes", r.finish_bytes},
+          {"finish_s", r.finish_s},
+          {"weights_hash", r.weights_hash}};
+}
+
+Metrics::Metrics(const std::filesystem::path& path, int64_t step) : path_(path) {
+  if (path.empty()) return;
+  std::string kept;
+  {
+    std::ifstream old(path);
+    for (std::string line; std::getline(old, line);) {
+      const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);  // a killed run may end in half a line
+      if (json.is_object() && json.value("step", int64_t{0}) <= step) kept += line + "\n";
+    }
+  }
+  const std::filesystem::path aside = path.string() + ".tmp";
+  {
+    std::ofstream rewritten(aside, std::ios::trunc);
+    rewritten << kept << std::flush;
+    TORCH_CHECK(rewritten, "[train] could not write ", aside.string());
+  }
+  std::filesystem::rename(aside, path);
+  file_.open(path, std::ios::app);
+}
+
+void Metrics::write(const Json& line) {
+  if (path_.empty()) return;
+  file_ << line.dump() << "\n" << std::flush;
+  TORCH_CHECK(file_, "[train] could not write ", path_.string(), ": is the disk full?");
+}
+
+}  // namespace thinwire::train

@@ -1,0 +1,29 @@
+// metrics.jsonl: one JSON object a line, one line a step or evaluation.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "thinwire/train/run.h"
+
+namespace thinwire::train {
+
+nlohmann::ordered_json to_json(const Progress& progress);
+nlohmann::ordered_json to_json(const Evaluation& evaluation);
+// `event` is "done" (train), "result" (compare) or "stopped".
+nlohmann::ordered_json to_json(const Result& result, const std::string& event);
+
+class Metrics {
+ public:
+  // Appends to the file; lines about steps after `step` are dropped first, for they will happen again.
+  // An empty path: nothing is written.
+  Metrics(const std::filesystem::path& path, int64_t step);
+  void write(const nlohmann::ordered_json& line);  // throws if the line could not be written
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace thinwire::train

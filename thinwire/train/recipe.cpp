@@ -1,0 +1,229 @@
+#include "thinwire/train/recipe.h"
+
+#include <fmt/ranges.h>
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "thinwire/base/errors.h"
+
+namespace thinwire::train {
+namespace {
+
+const std::vector<std::string> kLengths = {"steps", "tokens", "seconds"};
+
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  Recipe recipe;
+  sections([&](const char* name, auto&) { names.emplace_back(name); }, recipe);
+  return names;
+}
+
+[[noreturn]] void unknown_section(const std::string& path, const std::string& name) {
+  auto names = section_names();
+  names.emplace_back("compare");
+  const std::string near = nearest(name, names);
+  throw BadInput("{}: unknown section [{}]{}", path, name,
+                 near.empty() ? fmt::format(" (there are: {})", fmt::join(names, ", "))
+                              : fmt::format("; did you mean [{}]?", near));
+}
+
+Value to_value(const toml::node& node, const std::string& name) {
+  if (auto v = node.as_boolean()) return v->get();
+  if (auto v = node.as_integer()) return v->get();
+  if (auto v = node.as_floating_point()) return v->get();
+  if (auto v = node.as_string()) return v->get();
+  if (auto list = node.as_array()) {
+    std::vector<double> numbers;
+    for (const auto& item : *list) {
+      auto number = item.value<double>();
+      if (!number || item.is_boolean()) throw BadInput("{}: a list holds numbers only", name);
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+  throw BadInput("{}: wanted a number, a text in quotes, true, false, or a list of numbers", name);
+}
+
+Table to_table(const toml::table& from, const std::string& section) {
+  Table table;
+  for (const auto& [key, node] : from)
+    table[std::string(key.str())] = to_value(node, section + "." + std::string(key.str()));
+  return table;
+}
+
+bool is_length(const std::string& section, const std::string& key) {
+  return section == "train" && std::ranges::find(kLengths, key) != kLengths.end();
+}
+
+void set(std::map<std::string, Table>& sections, const std::string& section, const std::string& key, Value value) {
+  if (is_length(section, key))
+    for (const auto& other : kLengths) sections[section].erase(other);
+  sections[section][key] = std::move(value);
+}
+
+bool is_zero(const Value& value) {
+  const auto* whole = std::get_if<int64_t>(&value);
+  const auto* real = std::get_if<double>(&value);
+  return (whole && *whole == 0) || (real && *real == 0);
+}
+
+void check_one_length(const Table& train) {
+  std::vector<std::string> given;
+  for (const auto& key : kLengths)
+    if (auto it = train.find(key); it != train.end() && !is_zero(it->second)) given.push_back("train." + key);
+  if (given.size() > 1) throw BadInput("a run has one length, got {}", fmt::join(given, " and "));
+}
+
+std::vector<std::string> keys_of(const std::string& strategy, const Table& table) {
+  Table with_name = table;
+  with_name["name"] = strategy;
+  dp::StrategyOptions options;
+  Reader reader(with_name, "strategy");
+  fields(reader, options);
+  return reader.known();
+}
+
+}  // namespace
+
+int64_t Recipe::planned_steps() const {
+  if (train.seconds > 0) return 0;
+  if (train.tokens > 0) return std::max<int64_t>(1, (train.tokens + tokens_per_step() - 1) / tokens_per_step());
+  return train.steps;
+}
+
+RecipeText read_recipe(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) throw BadInput("there is no recipe {}", path.string());
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (!std::filesystem::is_regular_file(path, ignored) || !file || !(text << file.rdbuf()))
+    throw BadInput("{} cannot be read as a recipe", path.string());
+  return parse_recipe(text.str(), path.string());
+}
+
+RecipeText parse_recipe(std::string_view toml, const std::string& path) {
+  RecipeText text;
+  text.name = std::filesystem::path(path).stem().string();
+  toml::table root;
+  try {
+    root = toml::parse(toml, path);
+  } catch (const toml::parse_error& error) {
+    throw BadInput("{}:{}: {}", path, error.source().begin.line, error.description());
+  }
+  const auto names = section_names();
+  for (const auto& [key, node] : root) {
+    const std::string name(key.str());
+    const auto* table = node.as_table();
+    if (!table) throw BadInput("{}: {} is outside any section", path, name);
+    if (name != "compare") {
+      if (std::ranges::find(names, name) == names.end()) unknown_section(path, name);
+      text.sections[name] = to_table(*table, name);
+      continue;
+    }
+    for (const auto& [strategy, overrides] : *table) {
+      const std::string place = "compare." + std::string(strategy.str());
+      if (!overrides.is_table()) throw BadInput("{}: wanted a section [{}]", path, place);
+      for (const auto& [section, keys] : *overrides.as_table()) {
+        const std::string owner(section.str());
+        if (std::ranges::find(names, owner) == names.end()) unknown_section(path, place + "." + owner);
+        if (!keys.is_table()) throw BadInput("{}: wanted {}.{}.KEY = value", path, place, owner);
+        text.per_strategy[std::string(strategy.str())][owner] = to_table(*keys.as_table(), place + "." + owner);
+      }
+    }
+  }
+  return text;
+}
+
+void set_key(RecipeText& text, std::string_view assignment) {
+  const size_t equals = assignment.find('='), dot = assignment.find('.');
+  if (equals == std::string_view::npos || dot == std::string_view::npos || dot > equals)
+    throw BadInput("'{}' is not section.key=value", assignment);
+  const std::string section(assignment.substr(0, dot)), key(assignment.substr(dot + 1, equals - dot - 1));
+  const std::string value(assignment.substr(equals + 1));
+  const auto names = section_names();
+  if (std::ranges::find(names, section) == names.end()) unknown_section("command line", section);
+  Value parsed = value;  // a bare word: strategy.name=co2
+  try {
+    auto table = toml::parse("v = " + value);
+    if (table.size() == 1) parsed = to_value(*table.get("v"), section + "." + key);
+  } catch (const toml::parse_error&) {
+  }
+  set(text.sections, section, key, std::move(parsed));
+}
+
+Recipe make_recipe(const RecipeText& text) {
+  Recipe recipe;
+  if (auto it = text.sections.find("train"); it != text.sections.end()) check_one_length(it->second);
+  sections(
+      [&](const std::string& name, auto& options) {
+        auto it = text.sections.find(name);
+        if (it != text.sections.end()) read_section(it->second, name, options);
+      },
+      recipe);
+  data::resolve(recipe.data);
+  recipe.data.path = std::filesystem::absolute(recipe.data.path).lexically_normal().string();
+  return recipe;
+}
+
+Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all) {
+  RecipeText own = text;
+  Table& table = own.sections["strategy"];
+  const Table asked = table;
+  table["name"] = strategy;
+  for (const auto& [key, value] : asked) {
+    auto has = [&](const std::string& name) {
+      const auto known = keys_of(name, asked);
+      return std::ranges::find(known, key) != known.end();
+    };
+    if (has(strategy)) continue;
+    if (std::ranges::none_of(all, has))
+      throw BadInput("unknown key strategy.{}: none of {} has it", key, fmt::join(all, ", "));
+    table.erase(key);
+  }
+  if (auto it = text.per_strategy.find(strategy); it != text.per_strategy.end())
+    for (const auto& [section, keys] : it->second)
+      for (const auto& [key, value] : keys) set(own.sections, section, key, value);
+  return make_recipe(own);
+}
+
+std::string to_toml(const Recipe& recipe) {
+  std::string out;
+  sections(
+      [&](const char* name, const auto& options) {
+        out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", name);
+        for (const auto& field : list_fields(options)) {
+          const std::string line = fmt::format("{} = {}", field.key, toml_text(field.value));
+          out += fmt::format("{:<40}# {}{}\n", line, field.help,
+                             field.allowed.empty() ? "" : fmt::format(" ({})", field.allowed));
+        }
+      },
+      recipe);
+  return out;
+}
+
+std::optional<std::string> first_difference(const Recipe& there, const Recipe& here) {
+  std::map<std::string, std::string> stored;
+  sections(
+      [&](const std::string& name, const auto& options) {
+        for (const auto& field : list_fields(options)) stored[name + "." + field.key] = toml_text(field.value);
+      },
+      there);
+  std::optional<std::string> found;
+  sections(
+      [&](const std::string& name, const auto& options) {
+        for (const auto& field : list_fields(options)) {
+          const std::string key = name + "." + field.key, value = toml_text(field.value);
+          const auto it = stored.find(key);
+          if (!found && (it == stored.end() || it->second != value))
+            found = fmt::format("{} is {} there and {} here", key, it == stored.end() ? "unset" : it->second, value);
+        }
+      },
+      here);
+  return found;
+}
+
+}  // namespace thinwire::train

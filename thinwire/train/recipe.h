@@ -1,0 +1,127 @@
+// A recipe: everything that decides what a run computes, in one struct.
+//
+// In TOML it has a section for each owner of options ([model], [data], [optim], [strategy], [workers], [link],
+// [train]); the keys are the fields those options declare. Unknown sections and keys are errors with the nearest name.
+// Beside them, [compare.NAME] holds keys that `thinwire compare` uses for strategy NAME only ("optim.lr = 0.002").
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "thinwire/base/options.h"
+#include "thinwire/data/text.h"
+#include "thinwire/dp/catalog.h"
+#include "thinwire/models/model.h"
+#include "thinwire/net/link.h"
+#include "thinwire/optim/catalog.h"
+
+namespace thinwire::train {
+
+struct WorkersOptions {
+  int64_t replicas = 4;
+  int64_t stages = 1, shards = 1, zero = 0;
+};
+template <class F>
+void fields(F&& f, WorkersOptions& o) {
+  f("replicas", o.replicas, between(1, 256), "copies of the model that train side by side");
+  f("stages", o.stages, between(1, 1), "parts a model is cut into; only 1 in this version");
+  f("shards", o.shards, between(1, 1), "ranks that share one replica; only 1 in this version");
+  f("zero", o.zero, between(0, 0), "what those ranks share; only 0 in this version");
+}
+
+struct LinkOptions {
+  net::Link replicas;
+};
+template <class F>
+void fields(F&& f, LinkOptions& o) {
+  f("replicas", o.replicas, any(), "emulated uplink of each replica, \"rate/latency\" like \"100mbit/20ms\", or \"none\"");
+}
+
+struct TrainOptions {
+  int64_t steps = 200, tokens = 0;
+  double seconds = 0;
+  int64_t batch = 8;
+  int64_t seed = 1;
+  int64_t threads = 1;
+  int64_t eval_every = 50;
+  int64_t eval_windows = 64;
+  int64_t save_every = 0;
+  int64_t keep_checkpoints = 2;
+  double timeout = 300;
+  std::string device = "cpu", dtype = "float32";
+};
+template <class F>
+void fields(F&& f, TrainOptions& o) {
+  f("tokens", o.tokens, at_least(0), "tokens of all replicas to train on, instead of steps; 0: not used");
+  f("seconds", o.seconds, between(0, 1e9), "seconds of training, instead of steps; 0: not used");
+  if (o.tokens == 0 && o.seconds == 0)
+    f("steps", o.steps, at_least(1), "updates of every replica");
+  else
+    o.steps = 0;
+  f("batch", o.batch, at_least(1), "sequences a replica takes in a step");
+  f("seed", o.seed, at_least(0), "of initial weights and data");
+  f("threads", o.threads, between(1, 1024), "CPU threads of a rank; part of what decides the last bit");
+  f("eval_every", o.eval_every, at_least(0), "steps between evaluations; 0: only at the end");
+  f("eval_windows", o.eval_windows, at_least(1), "held-out sequences an evaluation reads");
+  f("save_every", o.save_every, at_least(0), "steps between checkpoints; 0: only at the end and when stopped");
+  f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
+  f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
+  f("device", o.device, one_of({"cpu"}), "where it computes");
+  f("dtype", o.dtype, one_of({"float32"}), "of the computation");
+}
+
+struct Recipe {
+  models::ModelOptions model;
+  data::DataOptions data;
+  optim::OptimOptions optim;
+  dp::StrategyOptions strategy;
+  WorkersOptions workers;
+  LinkOptions link;
+  TrainOptions train;
+
+  int64_t tokens_per_step() const { return workers.replicas * train.batch * model.context; }
+  // How many steps there will be, 0 if the clock decides.
+  int64_t planned_steps() const;
+};
+
+// f(section name, options struct) for every section, in the order they are written.
+template <class F, class R>
+void sections(F&& f, R& recipe) {
+  f("model", recipe.model);
+  f("data", recipe.data);
+  f("optim", recipe.optim);
+  f("strategy", recipe.strategy);
+  f("workers", recipe.workers);
+  f("link", recipe.link);
+  f("train", recipe.train);
+}
+
+// A recipe as text says it, before anything is checked.
+struct RecipeText {
+  std::string name;                                                // for messages and folders: the file's stem
+  std::map<std::string, Table> sections;                           // section -> key -> value
+  std::map<std::string, std::map<std::string, Table>> per_strategy;  // [compare.NAME]
+};
+
+// BadInput with file and line if it is not TOML, or holds something a recipe cannot.
+RecipeText read_recipe(const std::filesystem::path& path);
+RecipeText parse_recipe(std::string_view toml, const std::string& path);
+// "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the others.
+void set_key(RecipeText& text, std::string_view assignment);
+
+// Checks everything; paths become absolute, and an empty data.path what it stands for.
+Recipe make_recipe(const RecipeText& text);
+// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that none of
+// `all` has is BadInput.
+Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all);
+
+// Complete: every default is written out, with its meaning. Reading it gives the recipe back.
+std::string to_toml(const Recipe& recipe);
+
+// The first key in which they differ, with both values: "optim.lr is 0.001 there and 0.002 here".
+std::optional<std::string> first_difference(const Recipe& there, const Recipe& here);
+
+}  // namespace thinwire::train

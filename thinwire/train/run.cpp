@@ -1,0 +1,264 @@
+#include "thinwire/train/run.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "thinwire/base/clock.h"
+#include "thinwire/base/errors.h"
+#include "thinwire/comm/world.h"
+#include "thinwire/net/emulated_mail.h"
+#include "thinwire/train/checkpoint.h"
+#include "thinwire/train/control.h"
+#include "thinwire/train/metrics.h"
+#include "thinwire/train/replica.h"
+#include "thinwire/train/safetensors.h"
+
+namespace thinwire::train {
+namespace fs = std::filesystem;
+namespace {
+
+// Means over the ranks of numbers that each of them knows of itself.
+std::vector<double> means(comm::Group& bare, const std::vector<double>& mine) {
+  at::Tensor values = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
+  std::ranges::copy(mine, values.mutable_data_ptr<double>());
+  bare.all_reduce_(values, comm::Reduce::mean, comm::Kind::control)->wait();
+  const double* p = values.const_data_ptr<double>();
+  return {p, p + mine.size()};
+}
+
+// What one rank does from start to end.
+class Rank {
+ public:
+  Rank(const Recipe& recipe, const RunOptions& options, Observer& observer, std::shared_ptr<const data::Text> text,
+       const std::shared_ptr<comm::MailGroup>& bare)
+      : recipe_(recipe),
+        options_(options),
+        observer_(observer),
+        text_(std::move(text)),
+        bare_(bare),
+        wire_(recipe.link.replicas.none()
+                  ? bare->over(bare->mail())
+                  : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), recipe.link.replicas))),
+        replica_(recipe, text_, wire_, bare_),
+        control_(bare_) {}
+
+  Result run() {
+    resume();
+    Metrics metrics(leads() && !options_.dir.empty() ? options_.dir / "metrics.jsonl" : fs::path(), step_);
+    metrics_ = &metrics;
+    if (leads())
+      observer_.started(recipe_, {.parameters = replica_.model().numel(),
+                                  .from_step = step_,
+                                  .planned_steps = recipe_.planned_steps(),
+                                  .text_bytes = text_->train.numel(),
+                                  .text_files = text_->files});
+    train();
+    if (stopped_from_outside_) {
+      save();
+      return result(false);
+    }
+    save();  // before finish(): a finished run can be looked at, and gone on with, as it was
+    return finish();
+  }
+
+ private:
+  bool leads() const { return bare_->rank() == 0; }
+
+  void resume() {
+    if (!options_.resume) return;
+    step_ = newest_checkpoint(options_.dir);
+    if (step_ < 0) {
+      step_ = 0;
+      return;
+    }
+    const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
+    auto loaded = load_checkpoint(folder, bare_->rank());
+    if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
+      throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
+    replica_.load(loaded.state);
+  }
+
+  // Rank 0's clock decides for all; the others follow by its tally.
+  bool wants_to_stop() {
+    if (!leads()) return false;
+    if (options_.stop && options_.stop->load()) return true;
+    return recipe_.train.seconds > 0 && replica_.costs().seconds >= recipe_.train.seconds;
+  }
+
+  void train() {
+    const int64_t planned = recipe_.planned_steps();
+    bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
+    while (!stop && (planned == 0 || step_ < planned)) {
+      const double loss = replica_.step(++step_);
+      control_.tell(step_, wants_to_stop(), loss, replica_.costs());
+      const auto told = Clock::now();
+      stop = report(1);
+      replica_.waited(seconds_since(told));
+      if (due(recipe_.train.eval_every)) stop |= report(0), evaluate();
+      if (due(recipe_.train.save_every)) stop |= report(0), save();
+    }
+    stop |= report(0);
+    stopped_from_outside_ = stop && asked_from_outside();
+  }
+
+  bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
+
+  // A resumed run whose seconds were used up before does no further step.
+  bool all_agree_time_is_up() {
+    return means(*bare_, {leads() && replica_.costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
+  }
+
+  bool asked_from_outside() {
+    const int64_t planned = recipe_.planned_steps();
+    if (planned > 0 && step_ >= planned) return false;  // the wish came with the last step: it is done anyway
+    return means(*bare_, {leads() && options_.stop && options_.stop->load() ? 1.0 : 0.0})[0] > 0;
+  }
+
+  // Takes note of all tallies but the newest `behind`; whether one of them says stop.
+  bool report(int behind) {
+    bool stop = false;
+    while (auto tally = control_.next(behind)) {
+      stop |= tally->stop;
+      if (!leads()) continue;
+      const int64_t planned = recipe_.planned_steps();
+      const double share = planned > 0 ? static_cast<double>(tally->step) / static_cast<double>(planned)
+                                       : std::min(1.0, tally->costs.seconds / recipe_.train.seconds);
+      const Progress progress{.step = tally->step,
+                              .tokens = tally->step * recipe_.tokens_per_step(),
+                              .loss = tally->loss,
+                              .lr = replica_.schedule().at(tally->step),
+                              .seconds = tally->costs.seconds,
+                              .compute_s = tally->costs.compute_s,
+                              .exposed_s = tally->costs.exposed_s,
+                              .wire_bytes = tally->wire_bytes,
+                              .share = share};
+      metrics_->write(to_json(progress));
+      observer_.progressed(progress);
+    }
+    return stop;
+  }
+
+  double evaluate() {
+    const Evaluation evaluation{
+        .step = step_, .val_loss = replica_.evaluate(), .consensus_distance = replica_.consensus_distance()};
+    if (leads()) {
+      metrics_->write(to_json(evaluation));
+      observer_.evaluated(evaluation);
+    }
+    return evaluation.val_loss;
+  }
+
+  void save() {
+    if (options_.dir.empty() || step_ == saved_) return;
+    save_checkpoint(options_.dir, step_, replica_.state(), {{"text_hash", text_->hash}},
+                    recipe_.train.keep_checkpoints, *bare_);
+    saved_ = step_;
+    if (leads()) observer_.saved(step_);
+  }
+
+  Result finish() {
+    const int64_t sent_before = wire_->ledger().sent();
+    const auto start = Clock::now();
+    replica_.finish();
+    const double seconds = seconds_since(start);
+    const double sent = static_cast<double>(wire_->ledger().sent() - sent_before);
+    Result done = result(true);
+    done.val_loss = evaluate();
+    const auto mean = means(*bare_, {seconds, sent});
+    done.finish_s = mean[0];
+    done.finish_bytes = mean[1];
+    if (leads() && !options_.dir.empty()) write_model();
+    return done;
+  }
+
+  Result result(bool finished) {
+    const Costs& costs = replica_.costs();
+    const auto mean = means(*bare_, {costs.seconds, costs.compute_s, costs.exposed_s,
+                                     static_cast<double>(costs.wire_bytes), static_cast<double>(replica_.setup_bytes())});
+    Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
+    r.tokens = step_ * recipe_.tokens_per_step();
+    r.seconds = mean[0];
+    r.compute_s = mean[1];
+    r.exposed_s = mean[2];
+    r.wire_bytes = mean[3];
+    r.setup_bytes = mean[4];
+    const double busy = r.compute_s + r.exposed_s;
+    r.utilisation = busy > 0 ? r.compute_s / busy : 1;
+    r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
+    r.weights_hash = optim::weights_hash(replica_.layout(), replica_.consensus());
+    return r;
+  }
+
+  // The product: the agreed weights under the model's own names.
+  void write_model() {
+    std::map<std::string, at::Tensor> tensors;
+    const at::Tensor weights = replica_.consensus();
+    size_t piece = 0;
+    for (const auto& unit : replica_.model().units)
+      for (const auto& parameter : unit->parameters) {
+        const auto& p = replica_.layout().pieces[piece++];
+        tensors[parameter.name] = weights.narrow(0, p.at, p.numel).view(parameter.tensor.sizes());
+      }
+    const fs::path aside = options_.dir / ".model.safetensors.tmp";
+    write_safetensors(aside, tensors, {{"format", "pt"}});
+    fs::rename(aside, options_.dir / "model.safetensors");
+  }
+
+  const Recipe& recipe_;
+  const RunOptions& options_;
+  Observer& observer_;
+  const std::shared_ptr<const data::Text> text_;
+  const std::shared_ptr<comm::MailGroup> bare_, wire_;
+  Replica replica_;
+  Control control_;
+  Metrics* metrics_ = nullptr;
+  int64_t step_ = 0, saved_ = -1;
+  bool stopped_from_outside_ = false;
+};
+
+// Makes the run directory ready; nothing that is there is overwritten.
+void prepare(const Recipe& recipe, const RunOptions& options) {
+  if (options.dir.empty()) return;
+  const fs::path stored = options.dir / "recipe.toml", aside = options.dir / ".recipe.toml.tmp";
+  fs::remove(aside);  // of a run that was killed at its very start
+  if (fs::exists(options.dir) && !fs::is_directory(options.dir))
+    throw BadInput("{} is not a directory", options.dir.string());
+  if (fs::exists(options.dir) && !fs::is_empty(options.dir)) {
+    if (!options.resume)
+      throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",
+                     options.dir.string());
+    if (!fs::exists(stored)) throw BadInput("{} holds no run: there is no recipe.toml in it", options.dir.string());
+    if (auto difference = first_difference(make_recipe(read_recipe(stored)), recipe))
+      throw BadInput("{} was started with another recipe: {}", options.dir.string(), *difference);
+    return;
+  }
+  fs::create_directories(options.dir);
+  {
+    std::ofstream file(aside);
+    file << to_toml(recipe) << std::flush;
+    TORCH_CHECK(file, "[train] could not write ", aside.string());
+  }
+  fs::rename(aside, stored);
+}
+
+}  // namespace
+
+Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) {
+  const auto text = data::load_text(recipe.data, recipe.model.context);
+  models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);  // numbers that do not fit fail here, once
+  prepare(recipe, options);
+  Result result;
+  comm::run_world(
+      static_cast<int>(recipe.workers.replicas),
+      [&](std::shared_ptr<comm::MailGroup> bare) {
+        Result own = Rank(recipe, options, observer, text, bare).run();
+        if (bare->rank() == 0) result = own;
+      },
+      {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
+  return result;
+}
+
+}  // namespace thinwire::train

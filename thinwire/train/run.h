@@ -1,0 +1,61 @@
+// A run: a recipe carried out by ranks that are threads of this process, from the first step or from a checkpoint.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+
+#include "thinwire/train/recipe.h"
+
+namespace thinwire::train {
+
+// How far a run is; means over the ranks. Times and bytes cover the training steps only.
+struct Progress {
+  int64_t step = 0, tokens = 0;
+  double loss = 0, lr = 0;
+  double seconds = 0, compute_s = 0, exposed_s = 0;
+  double wire_bytes = 0;
+  double share = 0;  // of the whole run that is done, 0..1
+};
+
+struct Evaluation {
+  int64_t step = 0;
+  double val_loss = 0;
+  double consensus_distance = 0;
+};
+
+struct Result {
+  std::string strategy = {};
+  bool finished = false;  // false: stopped from outside, resumable
+  int64_t steps = 0, tokens = 0;
+  double val_loss = 0;
+  double seconds = 0, compute_s = 0, exposed_s = 0, utilisation = 0, tokens_per_s = 0;
+  double wire_bytes = 0, setup_bytes = 0, finish_bytes = 0, finish_s = 0;
+  std::string weights_hash = {};
+};
+
+struct Start {
+  int64_t parameters = 0, from_step = 0, planned_steps = 0, text_bytes = 0, text_files = 0;
+};
+
+// Watches a run. All calls come from rank 0's thread, in order; they hold the run up.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void started(const Recipe&, const Start&) {}
+  virtual void progressed(const Progress&) {}
+  virtual void evaluated(const Evaluation&) {}
+  virtual void saved(int64_t /*step*/) {}
+};
+
+struct RunOptions {
+  std::filesystem::path dir;                  // run directory; empty: nothing is written
+  bool resume = false;                        // go on from dir's newest checkpoint, if there is one
+  const std::atomic<bool>* stop = nullptr;    // set from outside: checkpoint and return
+};
+
+// BadInput where dir holds something and resume is not set, or where recipe and checkpoint do not belong together;
+// other failures are thrown as they come, and what is on disk stays.
+Result run(const Recipe& recipe, const RunOptions& options, Observer& observer);
+
+}  // namespace thinwire::train
