@@ -197,7 +197,7 @@ std::string to_toml(const Recipe& recipe) {
         out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", name);
         for (const auto& field : list_fields(options)) {
           const std::string line = fmt::format("{} = {}", field.key, toml_text(field.value));
-          out += fmt::format("{:<40}# {}{}\n", line, field.help,
+          out += fmt::format("{:<39} # {}{}\n", line, field.help,
                              field.allowed.empty() ? "" : fmt::format(" ({})", field.allowed));
         }
       },
