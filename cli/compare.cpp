@@ -44,7 +44,10 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
     auto observer = arguments.json ? json_lines(names[i]) : console();
     const auto result = train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested()}, *observer);
     observer.reset();
-    if (!result.finished) break;
+    if (!result.finished) {
+      if (arguments.json) fmt::print("{}\n", train::to_json(result, "stopped").dump());
+      break;
+    }
     results.push_back(result);
     const auto line = train::to_json(result, "result").dump();
     if (arguments.json) fmt::print("{}\n", line), std::fflush(stdout);

@@ -1,9 +1,12 @@
 // thinwire: text to Recipe to one call. Exit codes: 0 done (or stopped and resumable), 1 failed, 2 wrong use.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/options.h"
 #include "thinwire/train/version.h"
 
 namespace thinwire::cli {
@@ -15,6 +18,15 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void on_signal(int signal) {
   stop_flag = true;
   std::signal(signal, SIG_DFL);
+}
+
+void check_verb(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1])) return;
+  std::vector<std::string> names;
+  for (const auto* verb : app.get_subcommands(nullptr)) names.push_back(verb->get_name());
+  const std::string near = nearest(argv[1], names);
+  throw BadInput("there is no verb '{}'{}", argv[1],
+                 near.empty() ? " (thinwire --help tells more)" : fmt::format("; did you mean '{}'?", near));
 }
 
 }  // namespace
@@ -39,7 +51,9 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, on_signal);
   std::signal(SIGPIPE, SIG_IGN);
   try {
+    check_verb(app, argc, argv);
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "stdout");
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

@@ -49,7 +49,7 @@ class Console final : public train::Observer {
   void evaluated(const train::Evaluation& e) override {
     say(fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
                     e.consensus_distance));
-    if (live_ && last_.share < 1) draw(line(last_));
+    if (live_ && first_share_ && last_.share < 1) draw(line(last_));
   }
 
  private:

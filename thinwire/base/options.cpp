@@ -101,7 +101,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& words
   size_t least = std::max<size_t>(2, word.size() / 2) + 1;
   for (const auto& candidate : words) {
     const size_t distance = edits(word, candidate);
-    if (distance < least) least = distance, best = candidate;
+    if (distance < least && distance < std::max(word.size(), candidate.size())) least = distance, best = candidate;
   }
   return best;
 }

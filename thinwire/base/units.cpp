@@ -22,21 +22,30 @@ double parse(std::string_view text, std::span<const Unit> units, const char* wha
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit = text.substr(end - text.data());
-  if (error == std::errc() && std::isfinite(number) && number >= 0) {
+  if (error == std::errc() && number >= 0) {
     for (const auto& [name, factor] : units)
-      if (unit == name) return number * factor;
+      if (unit == name && std::isfinite(number * factor)) return number * factor;
   }
   std::string names;
   for (const auto& [name, factor] : units) names += (names.empty() ? "" : ", ") + std::string(name);
   throw BadInput("'{}' is not {}: wanted a number and one of {}, like \"{}\"", text, what, names, example);
 }
 
-// The shortest text: the largest unit that leaves a number of at least 1.
+// The shortest number that reads back as `value`, in the largest unit that leaves at least 1, or else in the first unit
+// (whose factor is 1, so that it always can).
 std::string print(double value, std::span<const Unit> units) {
   Unit best = units[0];
   for (const auto& unit : units)
     if (unit.second > best.second ? value >= unit.second : value < best.second && unit.second < best.second) best = unit;
-  return fmt::format("{}{}", value / best.second, best.first);
+  for (const Unit& unit : {best, units[0]}) {
+    for (int digits = 1; digits <= 17; ++digits) {
+      const std::string text = fmt::format("{:.{}g}", value / unit.second, digits);
+      double number = 0;
+      std::from_chars(text.data(), text.data() + text.size(), number);
+      if (number * unit.second == value) return fmt::format("{}{}", number, unit.first);
+    }
+  }
+  return fmt::format("{}{}", value, units[0].first);
 }
 
 }  // namespace
@@ -48,7 +57,9 @@ void from_text(std::string_view text, Bytes& out) {
     out.count = plain;
     return;
   }
-  out.count = std::llround(parse(text, kBytes, "a size", "25MiB"));
+  const double count = parse(text, kBytes, "a size", "25MiB");
+  if (count >= 0x1p63) throw BadInput("'{}' is more bytes than 64 bits can count", text);
+  out.count = std::llround(count);
 }
 
 std::string to_text(const Bytes& bytes) {

@@ -28,7 +28,7 @@ THINWIRE_CLONES double squared_differences(const float* x, const float* y, int64
 
 const float* floats(const at::Tensor& x) {
   TORCH_CHECK(x.scalar_type() == at::kFloat && x.is_contiguous(), "[kernels] wanted contiguous fp32, got ",
-              x.scalar_type());
+              x.is_contiguous() ? "" : "strided ", x.scalar_type());
   return x.const_data_ptr<float>();
 }
 

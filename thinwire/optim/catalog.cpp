@@ -9,6 +9,7 @@
 namespace thinwire::optim {
 
 RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum_over_shards) {
+  check_fields("optim", o);
   RulePtr rule;
   if (o.name == "sgd")
     rule = std::make_unique<Sgd>(layout, SgdOptions{o.momentum, o.weight_decay});
@@ -19,6 +20,7 @@ RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum
 }
 
 Schedule make_schedule(const OptimOptions& o, int64_t steps) {
+  check_fields("optim", o);
   return {.lr = o.lr,
           .warmup_steps = o.warmup_steps,
           .cosine = o.schedule == "cosine",

@@ -41,6 +41,7 @@ void fields(F&& f, OptimOptions& o) {
   f("final_lr", o.final_lr, between(0, 1), "share of lr that a cosine ends on");
 }
 
+// Both check the options first: BadInput that starts with the key.
 RulePtr make_rule(const OptimOptions& options, const Layout& layout, SumOverShards sum_over_shards = {});
 
 // `steps`: how many there will be, 0 if nobody knows.

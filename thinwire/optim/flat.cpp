@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <memory>
+#include <set>
 
 namespace thinwire::optim {
 
@@ -13,8 +14,11 @@ Flat::Flat(const std::vector<std::vector<at::Tensor>>& units) : layout_(make_lay
   for (const auto& unit : units) parameters_.insert(parameters_.end(), unit.begin(), unit.end());
   x = at::zeros({layout_.numel}, at::kFloat);
   grad = at::zeros({layout_.numel}, at::kFloat);
+  std::set<const at::TensorImpl*> seen;
   for (const Piece& piece : layout_.pieces) {
     at::Tensor& parameter = parameters_[piece.tensor];
+    TORCH_CHECK(seen.insert(parameter.unsafeGetTensorImpl()).second, "[optim.flat] parameter ", piece.tensor,
+                " is listed twice: a shared weight belongs to one unit");
     TORCH_CHECK(parameter.scalar_type() == at::kFloat, "[optim.flat] parameters are fp32, got ",
                 parameter.scalar_type());
     x.narrow(0, piece.at, piece.numel).copy_(parameter.detach().reshape(-1));

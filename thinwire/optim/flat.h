@@ -14,7 +14,7 @@ namespace thinwire::optim {
 
 class Flat {
  public:
-  // Parameters by unit, in registration order. Their values move into `x`.
+  // Parameters by unit, in registration order, each once. Their values move into `x`.
   explicit Flat(const std::vector<std::vector<at::Tensor>>& units);
 
   // From now on the parameters are views of `weights`, which has x's length: another version, for a while.

@@ -24,7 +24,7 @@ class Rule {
  public:
   virtual ~Rule() = default;
   virtual void apply(const Update& update) = 0;
-  virtual State state() = 0;
+  virtual State state() = 0;  // views, not copies: the next apply() shows in them
   virtual void load(const State& state) = 0;
 };
 using RulePtr = std::unique_ptr<Rule>;

@@ -13,25 +13,31 @@ Json to_json(const Progress& p) {
 }
 
 Json to_json(const Evaluation& e) {
-  return {{"event", "eval"}, {"step", e.step}, {"val_loss", e.val_loss}, {"consensus_distance", e.consensus_distance}};
+  Json json = {
+      {"event", "eval"}, {"step", e.step}, {"val_loss", e.val_loss}, {"consensus_distance", e.consensus_distance}};
+  if (e.final) json["final"] = true;
+  return json;
 }
 
 Json to_json(const Result& r, const std::string& event) {
-  return {{"event", event},
-          {"strategy", r.strategy},
-          {"steps", r.steps},
-          {"tokens", r.tokens},
-          {"val_loss", r.val_loss},
-          {"seconds", r.seconds},
-          {"compute_s", r.compute_s},
-          {"exposed_s", r.exposed_s},
-          {"utilisation", r.utilisation},
-          {"tokens_per_s", r.tokens_per_s},
-          {"wire_bytes", r.wire_bytes},
-          {"setup_bytes", r.setup_bytes},
-          {"finish_bytes", r.finish_bytes},
-          {"finish_s", r.finish_s},
-          {"weights_hash", r.weights_hash}};
+  Json json = {{"event", event},
+               {"strategy", r.strategy},
+               {"steps", r.steps},
+               {"tokens", r.tokens},
+               {"val_loss", r.val_loss},
+               {"seconds", r.seconds},
+               {"compute_s", r.compute_s},
+               {"exposed_s", r.exposed_s},
+               {"utilisation", r.utilisation},
+               {"tokens_per_s", r.tokens_per_s},
+               {"wire_bytes", r.wire_bytes},
+               {"setup_bytes", r.setup_bytes},
+               {"finish_bytes", r.finish_bytes},
+               {"finish_s", r.finish_s},
+               {"weights_hash", r.weights_hash}};
+  if (!r.finished)  // what a stopped run does not know yet
+    for (const char* key : {"val_loss", "finish_bytes", "finish_s"}) json.erase(key);
+  return json;
 }
 
 Metrics::Metrics(const std::filesystem::path& path, int64_t step) : path_(path) {
@@ -41,7 +47,7 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t step) : path_(path) 
     std::ifstream old(path);
     for (std::string line; std::getline(old, line);) {
       const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);  // a killed run may end in half a line
-      if (json.is_object() && json.value("step", int64_t{0}) <= step) kept += line + "\n";
+      if (json.is_object() && json.value("step", int64_t{0}) <= step && !json.contains("final")) kept += line + "\n";
     }
   }
   const std::filesystem::path aside = path.string() + ".tmp";

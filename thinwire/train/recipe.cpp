@@ -31,6 +31,15 @@ std::vector<std::string> section_names() {
                               : fmt::format("; did you mean [{}]?", near));
 }
 
+void check_strategy(const std::string& name, const std::string& place) {
+  const auto names = dp::strategy_names();
+  if (std::ranges::find(names, name) != names.end()) return;
+  const std::string near = nearest(name, names);
+  throw BadInput("{}: there is no strategy '{}'{}", place, name,
+                 near.empty() ? fmt::format(" (there are: {})", fmt::join(names, ", "))
+                              : fmt::format("; did you mean '{}'?", near));
+}
+
 Value to_value(const toml::node& node, const std::string& name) {
   if (auto v = node.as_boolean()) return v->get();
   if (auto v = node.as_integer()) return v->get();
@@ -59,16 +68,16 @@ bool is_length(const std::string& section, const std::string& key) {
   return section == "train" && std::ranges::find(kLengths, key) != kLengths.end();
 }
 
-void set(std::map<std::string, Table>& sections, const std::string& section, const std::string& key, Value value) {
-  if (is_length(section, key))
-    for (const auto& other : kLengths) sections[section].erase(other);
-  sections[section][key] = std::move(value);
-}
-
 bool is_zero(const Value& value) {
   const auto* whole = std::get_if<int64_t>(&value);
   const auto* real = std::get_if<double>(&value);
   return (whole && *whole == 0) || (real && *real == 0);
+}
+
+void set(std::map<std::string, Table>& sections, const std::string& section, const std::string& key, Value value) {
+  if (is_length(section, key) && !is_zero(value))
+    for (const auto& other : kLengths) sections[section].erase(other);
+  sections[section][key] = std::move(value);
 }
 
 void check_one_length(const Table& train) {
@@ -126,12 +135,15 @@ RecipeText parse_recipe(std::string_view toml, const std::string& path) {
     }
     for (const auto& [strategy, overrides] : *table) {
       const std::string place = "compare." + std::string(strategy.str());
+      check_strategy(std::string(strategy.str()), path + ": [" + place + "]");
       if (!overrides.is_table()) throw BadInput("{}: wanted a section [{}]", path, place);
       for (const auto& [section, keys] : *overrides.as_table()) {
         const std::string owner(section.str());
         if (std::ranges::find(names, owner) == names.end()) unknown_section(path, place + "." + owner);
         if (!keys.is_table()) throw BadInput("{}: wanted {}.{}.KEY = value", path, place, owner);
-        text.per_strategy[std::string(strategy.str())][owner] = to_table(*keys.as_table(), place + "." + owner);
+        auto& own = text.per_strategy[std::string(strategy.str())][owner] = to_table(*keys.as_table(), place + "." + owner);
+        if (owner == "strategy" && own.contains("name"))
+          throw BadInput("{}: {}.strategy.name cannot be set: the section is for one strategy", path, place);
       }
     }
   }
@@ -173,6 +185,10 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
   RecipeText own = text;
   Table& table = own.sections["strategy"];
   const Table asked = table;
+  if (auto it = asked.find("name"); it != asked.end()) {  // not used here, but a typo is one
+    std::string name;
+    read(it->second, "strategy.name", name, one_of(dp::strategy_names()));
+  }
   table["name"] = strategy;
   for (const auto& [key, value] : asked) {
     auto has = [&](const std::string& name) {
@@ -185,8 +201,10 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
     table.erase(key);
   }
   if (auto it = text.per_strategy.find(strategy); it != text.per_strategy.end())
-    for (const auto& [section, keys] : it->second)
+    for (const auto& [section, keys] : it->second) {
+      if (section == "train") check_one_length(keys);
       for (const auto& [key, value] : keys) set(own.sections, section, key, value);
+    }
   return make_recipe(own);
 }
 

@@ -55,17 +55,17 @@ struct TrainOptions {
 };
 template <class F>
 void fields(F&& f, TrainOptions& o) {
-  f("tokens", o.tokens, at_least(0), "tokens of all replicas to train on, instead of steps; 0: not used");
+  f("tokens", o.tokens, between(0, 1e18), "tokens of all replicas to train on, instead of steps; 0: not used");
   f("seconds", o.seconds, between(0, 1e9), "seconds of training, instead of steps; 0: not used");
   if (o.tokens == 0 && o.seconds == 0)
     f("steps", o.steps, at_least(1), "updates of every replica");
   else
     o.steps = 0;
-  f("batch", o.batch, at_least(1), "sequences a replica takes in a step");
+  f("batch", o.batch, between(1, 1e6), "sequences a replica takes in a step");
   f("seed", o.seed, at_least(0), "of initial weights and data");
   f("threads", o.threads, between(1, 1024), "CPU threads of a rank; part of what decides the last bit");
   f("eval_every", o.eval_every, at_least(0), "steps between evaluations; 0: only at the end");
-  f("eval_windows", o.eval_windows, at_least(1), "held-out sequences an evaluation reads");
+  f("eval_windows", o.eval_windows, between(1, 1e6), "held-out sequences an evaluation reads");
   f("save_every", o.save_every, at_least(0), "steps between checkpoints; 0: only at the end and when stopped");
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
@@ -109,7 +109,8 @@ struct RecipeText {
 // BadInput with file and line if it is not TOML, or holds something a recipe cannot.
 RecipeText read_recipe(const std::filesystem::path& path);
 RecipeText parse_recipe(std::string_view toml, const std::string& path);
-// "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the others.
+// "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the others,
+// unless it is set to 0.
 void set_key(RecipeText& text, std::string_view assignment);
 
 // Checks everything; paths become absolute, and an empty data.path what it stands for.

@@ -90,6 +90,8 @@ double Replica::evaluate() {
   weights_->bind(weights_->x);
   std::vector<double> sums;
   sum_over(*bare_, {loss, static_cast<double>(rows)}, &sums);
+  TORCH_CHECK(std::isfinite(sums[0]),
+              "[train] the held-out loss is not finite: try a smaller optim.lr, or optim.clip");
   return sums[0] / sums[1];
 }
 

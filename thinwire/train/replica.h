@@ -25,7 +25,8 @@ class Replica {
 
   // Training step t (from 1). Returns the loss on the own batch; throws if it is not finite.
   double step(int64_t t);
-  // Mean loss of the consensus weights on the held-out text, shared out over the ranks. Collective.
+  // Mean loss of the consensus weights on the held-out text, shared out over the ranks; throws if it is not finite.
+  // Collective.
   double evaluate();
   // mean_i ||x_i - mean x||^2 / ||mean x||^2. Collective.
   double consensus_distance();

@@ -76,9 +76,15 @@ class Rank {
     }
     const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
     auto loaded = load_checkpoint(folder, bare_->rank());
+    const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
+    if (auto difference = first_difference(make_recipe(stored), recipe_))
+      throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
+    if (loaded.facts.value("step", int64_t{-1}) != step_)
+      throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
     if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
     replica_.load(loaded.state);
+    bare_->barrier();  // nobody writes before everybody could read
   }
 
   // Rank 0's clock decides for all; the others follow by its tally.
@@ -141,9 +147,11 @@ class Rank {
     return stop;
   }
 
-  double evaluate() {
-    const Evaluation evaluation{
-        .step = step_, .val_loss = replica_.evaluate(), .consensus_distance = replica_.consensus_distance()};
+  double evaluate(bool final = false) {
+    const Evaluation evaluation{.step = step_,
+                                .val_loss = replica_.evaluate(),
+                                .consensus_distance = replica_.consensus_distance(),
+                                .final = final};
     if (leads()) {
       metrics_->write(to_json(evaluation));
       observer_.evaluated(evaluation);
@@ -153,7 +161,8 @@ class Rank {
 
   void save() {
     if (options_.dir.empty() || step_ == saved_) return;
-    save_checkpoint(options_.dir, step_, replica_.state(), {{"text_hash", text_->hash}},
+    save_checkpoint(options_.dir, step_, replica_.state(),
+                    {{"recipe", to_toml(recipe_)}, {"step", step_}, {"text_hash", text_->hash}},
                     recipe_.train.keep_checkpoints, *bare_);
     saved_ = step_;
     if (leads()) observer_.saved(step_);
@@ -166,7 +175,7 @@ class Rank {
     const double seconds = seconds_since(start);
     const double sent = static_cast<double>(wire_->ledger().sent() - sent_before);
     Result done = result(true);
-    done.val_loss = evaluate();
+    done.val_loss = evaluate(/*final=*/true);
     const auto mean = means(*bare_, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
@@ -223,9 +232,9 @@ class Rank {
 void prepare(const Recipe& recipe, const RunOptions& options) {
   if (options.dir.empty()) return;
   const fs::path stored = options.dir / "recipe.toml", aside = options.dir / ".recipe.toml.tmp";
-  fs::remove(aside);  // of a run that was killed at its very start
   if (fs::exists(options.dir) && !fs::is_directory(options.dir))
     throw BadInput("{} is not a directory", options.dir.string());
+  fs::remove(aside);  // of a run that was killed at its very start
   if (fs::exists(options.dir) && !fs::is_empty(options.dir)) {
     if (!options.resume)
       throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",

@@ -22,6 +22,7 @@ struct Evaluation {
   int64_t step = 0;
   double val_loss = 0;
   double consensus_distance = 0;
+  bool final = false;  // of the weights that finish() left
 };
 
 struct Result {

@@ -1,0 +1,54 @@
+// Two workers whose compute is played: a step is a wait of known length, so that the ratio of transfer to compute is what a
+// benchmark says it is, on any machine. Everything else is real: strategy, collectives, emulated link.
+#pragma once
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <thread>
+
+#include "thinwire/base/clock.h"
+#include "thinwire/comm/world.h"
+#include "thinwire/dp/catalog.h"
+#include "thinwire/net/emulated_mail.h"
+#include "thinwire/optim/sgd.h"
+
+namespace thinwire::benchmarks {
+
+struct Played {
+  double seconds = 0, exposed_s = 0;  // means over the ranks
+  double utilisation() const { return 1 - exposed_s / seconds; }
+};
+
+inline Played play(const dp::StrategyOptions& options, int workers, int64_t steps, double step_s, int64_t numel,
+                   const net::Link& link) {
+  Played result;
+  std::mutex mutex;
+  comm::run_world(workers, [&](std::shared_ptr<comm::MailGroup> bare) {
+    auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link));
+    optim::Flat weights({{at::zeros({numel})}});
+    auto rule = std::make_unique<optim::Sgd>(weights.layout(), optim::SgdOptions{.momentum = 0});
+    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, std::move(rule));
+    const double lr[optim::kGroups] = {1e-3, 1e-3};
+    bare->barrier();
+    const auto begin = Clock::now();
+    for (int64_t t = 1; t <= steps; ++t) {
+      std::this_thread::sleep_for(to_duration(step_s));
+      strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = lr, .t = t});
+    }
+    const double seconds = seconds_since(begin), exposed = strategy->exposed_s();
+    strategy->finish(weights.x);
+    std::lock_guard lock(mutex);
+    result.seconds += seconds / workers;
+    result.exposed_s += exposed / workers;
+  });
+  return result;
+}
+
+// The link over which an all-reduce of so many fp32 numbers takes `transfer_s` among `workers`.
+inline net::Link link_for(double transfer_s, int64_t numel, int workers, double latency_s) {
+  const double bits = 2.0 * (workers - 1) / workers * static_cast<double>(numel) * 32;
+  return {.rate = bits / (transfer_s - 2 * latency_s), .latency = latency_s};
+}
+
+}  // namespace thinwire::benchmarks

@@ -1,0 +1,79 @@
+#include "thinwire/base/state.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "thinwire/base/errors.h"
+
+namespace thinwire {
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const std::exception& error) {
+    return one_line(error);
+  }
+  return "no error";
+}
+
+TEST(State, ScalarsComeBackToTheBit) {
+  State state;
+  put(state, "pi", 3.141592653589793, Scope::all_equal);
+  put(state, "steps", INT64_MAX, Scope::per_shard);
+  EXPECT_EQ(get_double(state, "pi"), 3.141592653589793);
+  EXPECT_EQ(get_int(state, "steps"), INT64_MAX);
+  EXPECT_EQ(state["pi"].value.dim(), 0);
+  EXPECT_EQ(state["pi"].scope, Scope::all_equal);
+  EXPECT_EQ(state["steps"].scope, Scope::per_shard);
+}
+
+TEST(State, PuttingANameAgainReplacesIt) {
+  State state;
+  put(state, "t", int64_t{1}, Scope::all_equal);
+  put(state, "t", int64_t{2}, Scope::all_equal);
+  EXPECT_EQ(get_int(state, "t"), 2);
+}
+
+TEST(State, ATensorIsCopiedIntoItsPlace) {
+  const State state = {{"m", {at::arange(4, at::kFloat), Scope::per_replica}}};
+  at::Tensor all = at::zeros({6}, at::kFloat), place = all.narrow(0, 1, 4);
+  get(state, "m", place);
+  EXPECT_TRUE(at::equal(all.narrow(0, 1, 4), at::arange(4, at::kFloat)));
+  place.zero_();
+  EXPECT_EQ(state.at("m").value[3].item<float>(), 3);
+}
+
+TEST(State, AWrongReadIsAnErrorThatNamesTheEntry) {
+  State state = {{"m", {at::zeros({4}, at::kFloat)}}};
+  put(state, "t", int64_t{1}, Scope::all_equal);
+  put(state, "x", 1.0, Scope::all_equal);
+  EXPECT_EQ(error_of([&] { get_int(state, "z"); }), "[state] the saved state has no entry 'z'");
+  EXPECT_EQ(error_of([&] { get(state, "z", at::zeros({4})); }), "[state] the saved state has no entry 'z'");
+  EXPECT_EQ(error_of([&] { get_double(state, "t"); }), "[state] 't' is not one fp64 number");
+  EXPECT_EQ(error_of([&] { get_int(state, "x"); }), "[state] 'x' is not one int64 number");
+  EXPECT_EQ(error_of([&] { get_int(state, "m"); }), "[state] 'm' is not one int64 number");
+  EXPECT_EQ(error_of([&] { get(state, "m", at::zeros({5}, at::kFloat)); }),
+            "[state] 'm' should be Float[5], the saved one is Float[4]");
+  EXPECT_EQ(error_of([&] { get(state, "m", at::zeros({4}, at::kDouble)); }),
+            "[state] 'm' should be Double[4], the saved one is Float[4]");
+}
+
+TEST(State, APrefixIsAddedAndTakenAway) {
+  State part, all;
+  put(part, "m", 1.0, Scope::all_equal);
+  put(all, "rules", 2.0, Scope::all_equal);
+  add_prefixed(all, "rule.", part);
+  add_prefixed(all, "rule.inner.", part);
+  EXPECT_EQ(get_double(all, "rule.m"), 1);
+  const State back = with_prefix(all, "rule.");
+  EXPECT_EQ(back.size(), 2u);
+  EXPECT_EQ(get_double(back, "m"), 1);
+  EXPECT_EQ(get_double(with_prefix(back, "inner."), "m"), 1);
+}
+
+}  // namespace
+}  // namespace thinwire

@@ -1,0 +1,70 @@
+"""What the tests of the program share: a folder with a small text, ways to run it, and to see what it left there."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = os.environ.get("THINWIRE_PROGRAM", str(ROOT / "build/bin/thinwire"))
+TINY = str(ROOT / "recipes/tiny.toml")
+STRATEGIES = ["all_reduce", "local_sgd", "slowmo", "diloco", "delayed_diloco", "eager_diloco", "cocod", "co2"]
+LIMIT_S = 300  # no test waits longer for a program; none should come near
+
+
+class ProgramTest(unittest.TestCase):
+    """Every test has a folder of its own, with text.txt in it; programs run there."""
+
+    def setUp(self):
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="thinwire_cli_"))
+        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
+        words = "a thin wire joins slow and distant machines that train together".split()
+        choose = random.Random(1)
+        (self.home / "text.txt").write_text(" ".join(choose.choice(words) for _ in range(3000)))
+
+    def small(self, steps=12, **keys):
+        """Keys that make recipes/tiny.toml tinier. A keyword like train__seed=2 stands for train.seed=2."""
+        small = {"model.context": 16, "data.path": "text.txt", "train.batch": 2, "train.steps": steps,
+                 "train.eval_every": 0, "train.eval_windows": 8}
+        small.update({key.replace("__", "."): value for key, value in keys.items()})
+        return [f"{key}={value}" for key, value in small.items()]
+
+    def run_program(self, *arguments, **options):
+        return subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.home, capture_output=True, text=True,
+                              timeout=LIMIT_S, **options)
+
+    def start_program(self, *arguments, **options):
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.home, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def events(self, *arguments, **options):
+        """Runs it with --json and expects success; every line of stdout as an object."""
+        done = self.run_program(*arguments, "--json", **options)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def train(self, *arguments, **options):
+        """The last event of a training run."""
+        return self.events("train", TINY, *arguments, **options)[-1]
+
+    def weights_hash(self, *arguments, **options):
+        last = self.train(*arguments, **options)
+        self.assertEqual("done", last["event"])
+        return last["weights_hash"]
+
+    def metrics(self, run):
+        return [json.loads(line) for line in (self.home / run / "metrics.jsonl").read_text().splitlines()]
+
+    def left(self, path="."):
+        """Every file below a path and its bytes; folders have none."""
+        root = self.home / path
+        return {str(p.relative_to(self.home)): None if p.is_dir() else p.read_bytes() for p in sorted(root.rglob("*"))}

@@ -1,0 +1,91 @@
+#include "thinwire/kernels/adamw.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "thinwire/base/random.h"
+
+namespace thinwire::kernels {
+namespace {
+
+constexpr int64_t kSizes[] = {0, 1, 7, 511, 512, 513, 1023, 1025, 65535, 65537, 1'000'000};
+constexpr AdamwStep kStep{.beta1 = 0.9f,
+                          .one_minus_beta1 = 0.1f,
+                          .beta2 = 0.95f,
+                          .one_minus_beta2 = 0.05f,
+                          .decay = 0.999f,
+                          .rate = 0.003f,
+                          .root = 1.7f,
+                          .eps = 1e-8f};
+
+at::Tensor numbers(int64_t n, const char* name) { return at::empty({n}, at::kFloat).normal_(0, 1, generator(1, name)); }
+bool same_bits(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.view(at::kInt), b.view(at::kInt)); }
+
+struct Buffers {
+  at::Tensor next, x, g, m, v;
+  explicit Buffers(int64_t n)
+      : next(at::zeros({n}, at::kFloat)),
+        x(numbers(n, "x")),
+        g(numbers(n, "g")),
+        m(numbers(n, "m")),
+        v(numbers(n, "v").square_()) {}
+
+  template <class Kernel>
+  void update(Kernel&& kernel, at::Tensor into) {
+    kernel(into.mutable_data_ptr<float>(), x.const_data_ptr<float>(), g.const_data_ptr<float>(),
+           m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), x.numel(), kStep);
+  }
+};
+
+void plain(float* next, const float* x, const float* g, float* m, float* v, int64_t n, const AdamwStep& s) {
+  for (int64_t i = 0; i < n; ++i) {
+    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
+    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * (g[i] * g[i]);
+    next[i] = s.decay * x[i] - s.rate * m[i] / (std::sqrt(v[i]) * s.root + s.eps);
+  }
+}
+
+class AdamwKernel : public testing::Test {
+  void TearDown() override { at::set_num_threads(threads_); }
+  int threads_ = at::get_num_threads();
+};
+
+TEST_F(AdamwKernel, EqualsItsPlainDefinitionToTheBitWithOneThreadAndTwo) {
+  for (int64_t n : kSizes) {
+    Buffers wanted(n);
+    wanted.update(plain, wanted.next);
+    for (int threads : {1, 2}) {
+      at::set_num_threads(threads);
+      Buffers got(n);
+      got.update(adamw, got.next);
+      EXPECT_TRUE(same_bits(got.next, wanted.next)) << n;
+      EXPECT_TRUE(same_bits(got.m, wanted.m)) << n;
+      EXPECT_TRUE(same_bits(got.v, wanted.v)) << n;
+      EXPECT_TRUE(same_bits(got.x, wanted.x)) << n;
+    }
+  }
+}
+
+TEST_F(AdamwKernel, InPlaceGivesTheSameBits) {
+  for (int64_t n : kSizes) {
+    Buffers apart(n), in_place(n);
+    apart.update(adamw, apart.next);
+    in_place.update(adamw, in_place.x);
+    EXPECT_TRUE(same_bits(in_place.x, apart.next)) << n;
+  }
+}
+
+TEST_F(AdamwKernel, ZerosStayZeros) {
+  Buffers b(1025);
+  for (at::Tensor t : {b.x, b.g, b.m, b.v}) t.zero_();
+  b.update(adamw, b.x);
+  for (at::Tensor t : {b.x, b.m, b.v}) EXPECT_TRUE(same_bits(t, at::zeros({1025}, at::kFloat)));
+}
+
+}  // namespace
+}  // namespace thinwire::kernels
