@@ -18,6 +18,12 @@ train::RecipeText Arguments::text() const {
   return text;
 }
 
+std::string Arguments::command(const std::string& verb) const {
+  std::string line = fmt::format("thinwire {} {}", verb, recipe);
+  for (const auto& key : keys) line += " " + key;
+  return line;
+}
+
 std::filesystem::path Arguments::directory(const std::string& name) const {
   if (!dir.empty()) return dir;
   const std::time_t now = std::time(nullptr);

@@ -19,6 +19,7 @@ struct Arguments {
 
   void add_to(CLI::App& verb);
   train::RecipeText text() const;  // the recipe with the keys applied
+  std::string command(const std::string& verb) const;  // as a person would type it
   // --dir, or runs/NAME-DATE-TIME.
   std::filesystem::path directory(const std::string& name) const;
 };

@@ -39,10 +39,11 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
   if (std::filesystem::exists(dir) && !(std::filesystem::is_directory(dir) && std::filesystem::is_empty(dir)))
     throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
 
+  const std::string command = arguments.command("compare") + " --strategies " + strategies;
   std::vector<train::Result> results;
   for (size_t i = 0; i < names.size() && !stop_requested(); ++i) {
     auto observer = arguments.json ? json_lines(names[i]) : console();
-    const auto result = train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested()}, *observer);
+    const auto result = train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested(), .command = command}, *observer);
     observer.reset();
     if (!result.finished) {
       if (arguments.json) fmt::print("{}\n", train::to_json(result, "stopped").dump());

@@ -1,4 +1,5 @@
 // thinwire: text to Recipe to one call. Exit codes: 0 done (or stopped and resumable), 1 failed, 2 wrong use.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -21,9 +22,9 @@ void on_signal(int signal) {
 }
 
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1])) return;
   std::vector<std::string> names;
-  for (const auto* verb : app.get_subcommands(nullptr)) names.push_back(verb->get_name());
+  for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+  if (argc < 2 || argv[1][0] == '-' || std::ranges::find(names, argv[1]) != names.end()) return;
   const std::string near = nearest(argv[1], names);
   throw BadInput("there is no verb '{}'{}", argv[1],
                  near.empty() ? " (thinwire --help tells more)" : fmt::format("; did you mean '{}'?", near));
@@ -46,6 +47,7 @@ int main(int argc, char** argv) {
   add_train(app);
   add_compare(app);
   add_keys(app);
+  add_report(app);
 
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);

@@ -16,7 +16,7 @@ void train_verb(const Arguments& arguments, bool resume) {
   const auto recipe = train::make_recipe(text);
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
   auto observer = arguments.json ? json_lines(recipe.strategy.name) : console();
-  const auto result = train::run(recipe, {.dir = dir, .resume = resume, .stop = &stop_requested()}, *observer);
+  const auto result = train::run(recipe, {.dir = dir, .resume = resume, .stop = &stop_requested(), .command = arguments.command("train")}, *observer);
   observer.reset();  // the live line goes before the last words
   if (arguments.json) {
     fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
@@ -28,9 +28,8 @@ void train_verb(const Arguments& arguments, bool resume) {
                megabytes_text(result.wire_bytes));
     fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
   } else {
-    fmt::print("stopped after step {}; go on with: thinwire train {}", result.steps, arguments.recipe);
-    for (const auto& key : arguments.keys) fmt::print(" {}", key);
-    fmt::print(" --dir {} --resume\n", dir.string());
+    fmt::print("stopped after step {}; go on with: {} --dir {} --resume\n", result.steps, arguments.command("train"),
+               dir.string());
   }
 }
 

@@ -10,6 +10,7 @@ namespace thinwire::cli {
 void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_keys(CLI::App& app);
+void add_report(CLI::App& app);
 
 // Set by Ctrl-C and SIGTERM; a second signal ends the program at once.
 const std::atomic<bool>& stop_requested();

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,11 +14,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("THINWIRE_PROGRAM", str(ROOT / "build/bin/thinwire"))
 TINY = str(ROOT / "recipes/tiny.toml")
 STRATEGIES = ["all_reduce", "local_sgd", "slowmo", "diloco", "delayed_diloco", "eager_diloco", "cocod", "co2"]
+# What train ends with ("done") and compare prints for each strategy ("result").
+RESULT = {"event": str, "strategy": str, "steps": int, "tokens": int, "val_loss": float, "seconds": float,
+          "compute_s": float, "exposed_s": float, "utilisation": float, "tokens_per_s": float, "wire_bytes": float,
+          "setup_bytes": float, "finish_bytes": float, "finish_s": float, "weights_hash": str}
 LIMIT_S = 300  # no test waits longer for a program; none should come near
 
 
 class ProgramTest(unittest.TestCase):
-    """Every test has a folder of its own, with text.txt in it; programs run there."""
+    """Every test has a folder of its own, with text.txt and a recipe for any strategy in it; programs run there."""
 
     def setUp(self):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="thinwire_cli_"))
@@ -25,6 +30,9 @@ class ProgramTest(unittest.TestCase):
         words = "a thin wire joins slow and distant machines that train together".split()
         choose = random.Random(1)
         (self.home / "text.txt").write_text(" ".join(choose.choice(words) for _ in range(3000)))
+
+        plain = re.sub(r"(?s)\[strategy\].*?(?=\[)", "", pathlib.Path(TINY).read_text())
+        (self.home / "plain.toml").write_text(plain)
 
     def small(self, steps=12, **keys):
         """Keys that make recipes/tiny.toml tinier. A keyword like train__seed=2 stands for train.seed=2."""
@@ -52,9 +60,9 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def train(self, *arguments, **options):
+    def train(self, *arguments, recipe=TINY, **options):
         """The last event of a training run."""
-        return self.events("train", TINY, *arguments, **options)[-1]
+        return self.events("train", recipe, *arguments, **options)[-1]
 
     def weights_hash(self, *arguments, **options):
         last = self.train(*arguments, **options)

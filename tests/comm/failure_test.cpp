@@ -33,9 +33,11 @@ void expect_lost(int rank, const std::function<void()>& wait) {
 // Rank 2 of 4 makes `prepare` like all others, then throws; the others must find it lost in `wait`.
 void rank_2_throws(const std::function<std::function<void()>(std::shared_ptr<MailGroup>)>& prepare) {
   std::atomic<int> seen = 0;
+  std::latch prepared(4);
   EXPECT_THROW(run_world(4,
                          [&](std::shared_ptr<MailGroup> world) {
                            auto wait = prepare(world);
+                           prepared.arrive_and_wait();
                            if (world->rank() == 2) throw Unlucky();
                            expect_lost(2, wait), expect_lost(2, wait);
                            ++seen;

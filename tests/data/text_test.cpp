@@ -138,10 +138,11 @@ TEST_F(Load, AnEmptyPathStandsForTheSourcesOfPython) {
   EXPECT_NE(to_string(text->train).find("import"), std::string::npos);
 }
 
-TEST_F(Load, AGivenPathIsNotResolved) {
-  DataOptions o{.path = "somewhere"};
+TEST_F(Load, AGivenPathOnlyBecomesAbsolute) {
+  DataOptions o{.path = "some/../where"};
   resolve(o);
-  EXPECT_EQ(o.path + o.suffix + o.skip, "somewhere");
+  EXPECT_EQ(o.path, (std::filesystem::current_path() / "where").string());
+  EXPECT_EQ(o.suffix + o.skip, "");
 }
 
 TEST_F(Load, AMissingPathIsBadInput) {

@@ -23,9 +23,11 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.vi
 
 struct Buffers {
   at::Tensor x, z, v, a, start;
-  explicit Buffers(int64_t n)
-      : x(numbers(n, "x")), z(numbers(n, "z")), v(numbers(n, "v")), a(numbers(n, "a")), start(numbers(n, "start")) {}
 
+  static Buffers random(int64_t n) {
+    return {numbers(n, "x"), numbers(n, "z"), numbers(n, "v"), numbers(n, "a"), numbers(n, "start")};
+  }
+  Buffers copy() const { return {x.clone(), z.clone(), v.clone(), a.clone(), start.clone()}; }
   std::vector<at::Tensor> all() const { return {x, z, v, a, start}; }
   OuterBuffers pointers(bool momentum, bool starts) const {
     auto p = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
@@ -83,24 +85,25 @@ class Outer : public testing::Test {
 };
 
 TEST_F(Outer, EqualsItsPlainDefinitionToTheBitWithOneThreadAndTwo) {
-  for_all_flags([](const OuterStep& step, bool momentum, bool starts) {
-    for (int64_t n : kSizes) {
-      Buffers wanted(n);
+  for (int64_t n : kSizes) {
+    const Buffers before = Buffers::random(n);
+    for_all_flags([&](const OuterStep& step, bool momentum, bool starts) {
+      const Buffers wanted = before.copy();
       const double squares = plain(wanted.pointers(momentum, starts), n, step);
       for (int threads : {1, 2}) {
         at::set_num_threads(threads);
-        Buffers got(n);
+        const Buffers got = before.copy();
         EXPECT_EQ(outer_update(got.pointers(momentum, starts), n, step), squares) << n;
         for (size_t i = 0; i < got.all().size(); ++i)
           EXPECT_TRUE(same_bits(got.all()[i], wanted.all()[i])) << n << ", buffer " << i;
       }
-    }
-  });
+    });
+  }
 }
 
 TEST_F(Outer, ZerosStayZeros) {
   for_all_flags([](const OuterStep& step, bool momentum, bool starts) {
-    Buffers b(1025);
+    const Buffers b = Buffers::random(1025);
     for (at::Tensor t : b.all()) t.zero_();
     EXPECT_EQ(outer_update(b.pointers(momentum, starts), 1025, step), 0);
     for (at::Tensor t : b.all()) EXPECT_TRUE(same_bits(t, at::zeros({1025}, at::kFloat)));
@@ -108,7 +111,7 @@ TEST_F(Outer, ZerosStayZeros) {
 }
 
 TEST_F(Outer, TheDefaultsAverage) {
-  Buffers b(513);
+  const Buffers b = Buffers::random(513);
   const at::Tensor wanted = b.z + b.a;
   outer_update(b.pointers(false, false), 513, {});
   EXPECT_TRUE(same_bits(b.z, wanted));
@@ -116,7 +119,7 @@ TEST_F(Outer, TheDefaultsAverage) {
 }
 
 TEST_F(Outer, WithoutABoundNothingIsClamped) {
-  Buffers b(7);
+  const Buffers b = Buffers::random(7);
   b.a.fill_(1e30f);
   outer_update(b.pointers(true, false), 7, {});
   EXPECT_TRUE(same_bits(b.v, at::full({7}, 1e30f)));

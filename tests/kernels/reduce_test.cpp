@@ -5,7 +5,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "thinwire/base/errors.h"
 #include "thinwire/base/random.h"

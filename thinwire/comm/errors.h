@@ -1,5 +1,5 @@
-// The failures of a network, typed because callers are meant to catch them. After either of them the group is over:
-// every pending and later wait throws too.
+// The failures of a network, typed because callers are meant to catch them. After either of them the world is over:
+// every pending and later wait, on every rank, throws the same. Ranks are those of the world, in its splits too.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ struct PeerLost : std::runtime_error {
   int rank;
 };
 
-// Nothing came from a rank for longer than the group's timeout.
+// Nothing came from a rank for longer than the world's timeout.
 struct Timeout : std::runtime_error {
   Timeout(int rank, double seconds)
       : std::runtime_error(fmt::format("nothing came from rank {} for {:.1f} s", rank, seconds)),

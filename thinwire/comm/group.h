@@ -29,9 +29,11 @@ class Group {
 
   // x = reduction of all x. Sends 2 (M-1)/M of x's bytes a rank, on average; two latencies.
   virtual WorkPtr all_reduce_(at::Tensor x, Reduce how, Kind kind = Kind::payload) = 0;
-  // out = the ranks' `in`, one after another; out has M times in's elements. One latency.
+  // out = the ranks' `in`, one after another; out has M times in's elements. One latency. `in` may be the own part of
+  // `out`.
   virtual WorkPtr all_gather(at::Tensor out, at::Tensor in, Kind kind = Kind::payload) = 0;
-  // out = the own M-th part of the reduction of all `in`; in has M times out's elements. One latency.
+  // out = the own M-th part of the reduction of all `in`; in has M times out's elements. One latency. `out` may be the
+  // own part of `in`.
   virtual WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce how, Kind kind = Kind::payload) = 0;
   // Part k of `in` becomes part rank() of rank k's `out`; both are M equal parts. One latency.
   virtual WorkPtr all_to_all(at::Tensor out, at::Tensor in, Kind kind = Kind::payload) = 0;

@@ -36,6 +36,9 @@ struct MailGroup::Call final : Work {
   std::vector<WorkPtr> posts, takes;
   std::vector<at::Tensor> scratch;
   std::shared_ptr<Pool> pool;
+  TracePtr trace;
+  Clock::time_point begun = Clock::now();
+  int64_t bytes = 0;
 
   // Runs one leg's work; what it throws is thrown again by wait().
   template <class F>
@@ -59,6 +62,7 @@ struct MailGroup::Call final : Work {
     if (!error)  // after an error a message may still be on its way into the buffer
       for (auto& buffer : scratch) pool->give_back(std::move(buffer));
     scratch.clear();
+    if (trace) trace->add(Doing::transfer, begun, Clock::now(), bytes);
     {
       std::lock_guard lock(mutex);
       finished = true;
@@ -132,6 +136,17 @@ void check_buffer(const at::Tensor& x) {
   TORCH_CHECK(x.is_contiguous() && x.device().is_cpu(), "[comm] collectives work on contiguous CPU tensors");
 }
 
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  auto* p = static_cast<const char*>(a.const_data_ptr());
+  auto* q = static_cast<const char*>(b.const_data_ptr());
+  return p < q + b.nbytes() && q < p + a.nbytes();
+}
+
+void copy(const at::Tensor& to, const at::Tensor& from) {
+  if (from.nbytes() > 0 && to.const_data_ptr() != from.const_data_ptr())
+    std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+}
+
 }  // namespace
 
 std::shared_ptr<MailGroup> MailGroup::world(MailPtr mail) {
@@ -165,6 +180,8 @@ MailGroup::CallPtr MailGroup::begin(Kind kind, int64_t sent, int64_t received) {
   ledger_->add(kind, sent, received);
   auto call = std::make_shared<Call>();
   call->pool = pool_;
+  call->trace = trace_;
+  call->bytes = sent;
   call->tag = (context_ << 44) | (calls_++ << 1);
   return call;
 }
@@ -249,13 +266,14 @@ WorkPtr MailGroup::all_gather(at::Tensor out, at::Tensor in, Kind kind) {
   TORCH_CHECK(out.numel() == m * in.numel() && in.scalar_type() == out.scalar_type(), "[comm] all_gather needs ", m,
               " times as many elements out as in, of one type; got ", in.numel(), " ", in.scalar_type(), " and ",
               out.numel(), " ", out.scalar_type());
+  TORCH_CHECK(!overlap(in, out) || in.const_data_ptr() == part(out, rank_).const_data_ptr(),
+              "[comm] all_gather works in place only where `in` is this rank's part of `out`");
   const int64_t traffic = (m - 1) * in.nbytes();
   auto call = begin(kind, traffic, traffic);
   exchange(*call, 0, At([&](int) { return in; }), At([&](int k) { return part(out, k); }));
   scatter_lane_.add([=, this] {
     call->run([&] {
-      const at::Tensor own = part(out, rank_);
-      if (own.const_data_ptr() != in.const_data_ptr()) std::memcpy(own.mutable_data_ptr(), in.const_data_ptr(), in.nbytes());
+      copy(part(out, rank_), in);
       call->await_all();
       call->finish();
     });
@@ -269,13 +287,13 @@ WorkPtr MailGroup::all_to_all(at::Tensor out, at::Tensor in, Kind kind) {
   TORCH_CHECK(out.numel() == in.numel() && in.numel() % m == 0 && in.scalar_type() == out.scalar_type(),
               "[comm] all_to_all needs as many elements out as in, of one type, a multiple of ", m, "; got ", in.numel(),
               " ", in.scalar_type(), " and ", out.numel(), " ", out.scalar_type());
+  TORCH_CHECK(!overlap(in, out), "[comm] all_to_all cannot work in place");
   const int64_t traffic = (m - 1) * (in.nbytes() / m);
   auto call = begin(kind, traffic, traffic);
   exchange(*call, 0, At([&](int k) { return part(in, k); }), At([&](int k) { return part(out, k); }));
   scatter_lane_.add([=, this] {
     call->run([&] {
-      const at::Tensor from = part(in, rank_), to = part(out, rank_);
-      std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+      copy(part(out, rank_), part(in, rank_));
       call->await_all();
       call->finish();
     });
@@ -283,7 +301,9 @@ WorkPtr MailGroup::all_to_all(at::Tensor out, at::Tensor in, Kind kind) {
   return call;
 }
 
-// The root sends member k its chunk only; then every member passes its chunk on to the others.
+// The root sends member k its chunk only; then every member passes its chunk on to the others. The root has nothing to
+// wait for in between, but goes through the scatter lane too: second legs must be in the order of the calls on every rank,
+// or two ranks may wait for each other.
 WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   check_buffer(x);
   const int64_t m = size();
@@ -293,18 +313,12 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   const int64_t whole = x.nbytes(), mine = own.nbytes();
   auto call = m == 1 ? begin(kind, 0, 0)
                      : begin(kind, is_root ? whole + (m - 2) * mine : (m - 2) * mine, is_root ? 0 : whole);
-  auto pass_on = [=, this] {
+  auto pass_on = [=, this] {  // by the root at once
     for (int i = 1; i < m; ++i) {
       const int k = (rank_ + i) % static_cast<int>(m);
       if (k != root) post(*call, own, k, 1);
       if (!is_root) take(*call, chunk(x, k), k, 1);
     }
-    gather_lane_.add([call] {
-      call->run([&] {
-        call->await_all();
-        call->finish();
-      });
-    });
   };
   if (is_root) {
     for (int k = 0; k < m; ++k)
@@ -312,13 +326,19 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
     pass_on();
   } else {
     take(*call, own, root, 0);
-    scatter_lane_.add([=] {
-      call->run([&] {
-        call->await_takes();
-        pass_on();
+  }
+  scatter_lane_.add([=, this] {
+    call->run([&] {
+      call->await_takes();
+      if (!is_root) pass_on();
+      gather_lane_.add([call] {
+        call->run([&] {
+          call->await_all();
+          call->finish();
+        });
       });
     });
-  }
+  });
   return call;
 }
 

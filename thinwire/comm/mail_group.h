@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "thinwire/base/trace.h"
 #include "thinwire/comm/group.h"
 #include "thinwire/comm/lane.h"
 #include "thinwire/comm/mail.h"
@@ -38,6 +39,8 @@ class MailGroup final : public Group {
   // Collective.
   std::shared_ptr<MailGroup> over(MailPtr mail);
   const MailPtr& mail() const { return mail_; }
+  // From now on every collective of this group is entered in `trace`, from its call to its end.
+  void record(TracePtr trace) { trace_ = std::move(trace); }
 
  private:
   struct Call;  // one collective under way
@@ -67,6 +70,7 @@ class MailGroup final : public Group {
   const std::shared_ptr<std::atomic<int64_t>> next_context_;  // shared by all groups made from one world
   const std::shared_ptr<Pool> pool_;
   int64_t calls_ = 0;
+  TracePtr trace_;  // may be null
   // Kept to the end of the world: a rank that throws must reach its world, which tells the others, before anything
   // waits for what is still under way.
   std::vector<std::shared_ptr<MailGroup>> children_;

@@ -2,13 +2,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <utility>
+#include <variant>
 
 #include "thinwire/comm/errors.h"
 
@@ -26,38 +27,82 @@ struct Box {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<int, int64_t>, LetterPtr> letters;  // by (from, tag)
-  std::optional<PeerLost> lost;
+  std::variant<std::monostate, PeerLost, Timeout> end;   // why the world is over, if it is
 
+  bool over() const { return end.index() != 0; }
   void check() const {
-    if (lost) throw *lost;
+    if (auto* lost = std::get_if<PeerLost>(&end)) throw PeerLost(*lost);
+    if (auto* late = std::get_if<Timeout>(&end)) throw Timeout(*late);
   }
 };
 
 struct Hub {
   Hub(int size, double timeout_s) : boxes(size), timeout_s(timeout_s) {}
+
+  // Ends the world, the first time it is called.
+  template <class Why>
+  void end(const Why& why) {
+    if (ended.exchange(true)) return;
+    for (Box& box : boxes) {
+      {
+        std::lock_guard lock(box.mutex);
+        box.end = why;
+      }
+      box.changed.notify_all();
+    }
+  }
+
+  // Waits at `box` until ready() or the end of the world; `lock` holds the box. A wait for `peer` in which nobody rested
+  // for timeout_s ends the world.
+  template <class Ready>
+  void await(Box& box, std::unique_lock<std::mutex>& lock, int peer, Ready&& ready) {
+    const auto begin = Clock::now();
+    while (!ready() && !box.over()) {
+      const auto deadline = std::max(begin, rested_until.load()) + to_duration(timeout_s);
+      if (Clock::now() >= deadline) {
+        lock.unlock();
+        end(Timeout(peer, timeout_s));
+        throw Timeout(peer, timeout_s);
+      }
+      box.changed.wait_until(lock, deadline);
+    }
+  }
+
+  void rest(Box& box, Clock::time_point when) {
+    auto latest = rested_until.load();
+    while (latest < when && !rested_until.compare_exchange_weak(latest, when)) {
+    }
+    std::unique_lock lock(box.mutex);
+    box.changed.wait_until(lock, when, [&] { return box.over(); });
+    box.check();
+  }
+
   std::vector<Box> boxes;
-  double timeout_s;
-  std::atomic<bool> failed = false;
+  const double timeout_s;
+  std::atomic<bool> ended = false;
+  std::atomic<Clock::time_point> rested_until{Clock::time_point::min()};  // the end of the longest rest of any rank
 };
 using HubPtr = std::shared_ptr<Hub>;
 
 class Post final : public Work {
  public:
-  Post(HubPtr hub, int from, LetterPtr letter) : hub_(std::move(hub)), from_(from), letter_(std::move(letter)) {}
+  Post(HubPtr hub, int from, int to, LetterPtr letter)
+      : hub_(std::move(hub)), from_(from), to_(to), letter_(std::move(letter)) {}
   void wait() override {
     Box& box = hub_->boxes[from_];
     std::unique_lock lock(box.mutex);
-    box.changed.wait(lock, [&] { return letter_->read || box.lost; });
+    hub_->await(box, lock, to_, [&] { return letter_->read; });
     if (!letter_->read) box.check();
   }
   bool done() const override {
-    std::lock_guard lock(hub_->boxes[from_].mutex);
-    return letter_->read;
+    Box& box = hub_->boxes[from_];
+    std::lock_guard lock(box.mutex);
+    return letter_->read || box.over();
   }
 
  private:
   HubPtr hub_;
-  int from_;
+  int from_, to_;
   LetterPtr letter_;
 };
 
@@ -71,27 +116,30 @@ class Take final : public Work {
     if (finished_) return;
     Box& box = hub_->boxes[rank_];
     std::unique_lock lock(box.mutex);
-    auto ready = [&] { return box.lost || box.letters.contains(key_); };
-    if (!box.changed.wait_for(lock, std::chrono::duration<double>(hub_->timeout_s), ready))
-      throw Timeout(key_.first, hub_->timeout_s);
+    hub_->await(box, lock, key_.first, [&] { return box.letters.contains(key_); });
     box.check();
-    auto letter = box.letters.extract(key_).mapped();
+    auto found = box.letters.find(key_);
+    check_size(*found->second);
+    auto letter = std::move(found->second);
+    box.letters.erase(found);
     lock.unlock();
     read(*letter);
   }
 
   bool done() const override {
-    std::lock_guard once(mutex_);
     if (finished_) return true;
-    std::lock_guard lock(hub_->boxes[rank_].mutex);
-    return hub_->boxes[rank_].letters.contains(key_);
+    Box& box = hub_->boxes[rank_];
+    std::lock_guard lock(box.mutex);
+    return box.over() || box.letters.contains(key_);
   }
 
  private:
-  void read(Letter& letter) {
+  void check_size(const Letter& letter) const {
     TORCH_CHECK(letter.bytes.nbytes() == into_.nbytes(), "[comm] rank ", rank_, " expected ", into_.nbytes(),
                 " bytes from rank ", key_.first, ", got ", letter.bytes.nbytes(),
                 ": the ranks are not making the same calls");
+  }
+  void read(Letter& letter) {
     if (into_.nbytes() > 0) std::memcpy(into_.mutable_data_ptr(), letter.bytes.const_data_ptr(), into_.nbytes());
     finished_ = true;
     Box& sender = hub_->boxes[key_.first];
@@ -106,8 +154,8 @@ class Take final : public Work {
   int rank_;
   at::Tensor into_;
   std::pair<int, int64_t> key_;
-  mutable std::mutex mutex_;
-  bool finished_ = false;
+  std::mutex mutex_;  // of wait()
+  std::atomic<bool> finished_ = false;
 };
 
 class ThreadMail final : public Mail {
@@ -126,7 +174,7 @@ class ThreadMail final : public Mail {
       TORCH_CHECK(fresh, "[comm] rank ", rank_, " posted tag ", tag, " to rank ", to, " twice");
     }
     box.changed.notify_all();
-    return std::make_shared<Post>(hub_, rank_, std::move(letter));
+    return std::make_shared<Post>(hub_, rank_, to, std::move(letter));
   }
 
   WorkPtr take(at::Tensor bytes, int from, int64_t tag) override {
@@ -134,22 +182,8 @@ class ThreadMail final : public Mail {
     return std::make_shared<Take>(hub_, rank_, std::move(bytes), from, tag);
   }
 
-  void fail(int rank, const std::string& why) override {
-    if (hub_->failed.exchange(true)) return;
-    for (Box& box : hub_->boxes) {
-      {
-        std::lock_guard lock(box.mutex);
-        box.lost.emplace(rank, why);
-      }
-      box.changed.notify_all();
-    }
-  }
-
-  void rest_until(Clock::time_point when) override {
-    Box& box = hub_->boxes[rank_];
-    std::unique_lock lock(box.mutex);
-    if (box.changed.wait_until(lock, when, [&] { return box.lost.has_value(); })) box.check();
-  }
+  void fail(int rank, const std::string& why) override { hub_->end(PeerLost(rank, why)); }
+  void rest_until(Clock::time_point when) override { hub_->rest(hub_->boxes[rank_], when); }
 
  private:
   void check(const at::Tensor& bytes, int peer) const {

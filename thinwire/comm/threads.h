@@ -8,8 +8,8 @@
 
 namespace thinwire::comm {
 
-// One mail a rank. A take() that waits longer than timeout_s throws Timeout. The receiver copies the message, in its
-// wait(), so that a sender is never held up.
+// One mail a rank. A wait for longer than timeout_s throws Timeout. The receiver copies the message, in its wait(), so
+// that a sender is never held up.
 std::vector<MailPtr> thread_mails(int size, double timeout_s);
 
 }  // namespace thinwire::comm

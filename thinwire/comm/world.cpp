@@ -26,9 +26,9 @@ void run_world(int size, const std::function<void(std::shared_ptr<MailGroup>)>& 
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
-      at::set_num_threads(options.threads);
       auto group = MailGroup::world(mails[rank]);
       try {
+        at::set_num_threads(options.threads);
         rank_main(group);
       } catch (const std::exception& error) {
         failed(rank, one_line(error));

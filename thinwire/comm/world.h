@@ -10,7 +10,7 @@ namespace thinwire::comm {
 
 struct WorldOptions {
   double timeout_s = 300;  // how long a rank waits for a message before it throws Timeout
-  int threads = 1;         // torch threads of each rank
+  int threads = 1;         // torch threads of each rank, >= 1
 };
 
 // Runs rank_main(group) on `size` threads and returns when all have ended. If one throws, every other rank that waits

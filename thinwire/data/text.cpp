@@ -12,6 +12,7 @@
 #include "thinwire/base/errors.h"
 #include "thinwire/base/random.h"
 #include "thinwire/data/files.h"
+#include "thinwire/data/synthetic.h"
 
 namespace thinwire::data {
 namespace {
@@ -46,10 +47,11 @@ at::Tensor to_tensor(std::string bytes) {
       owner->data(), {static_cast<int64_t>(owner->size())}, [owner](void*) {}, at::kByte);
 }
 
-void check_length(const std::string& part, const std::string& path, const char* name, int64_t context) {
+void check_length(const std::string& part, const DataOptions& o, const char* name, int64_t context) {
   if (static_cast<int64_t>(part.size()) > context) return;
-  throw BadInput("data.path: the {} part of {} must be at least context + 1 = {} bytes, got {}", name, path,
-                 context + 1, part.size());
+  const bool made_up = o.source == "synthetic";
+  throw BadInput("data.{}: the {} part of {} must be at least context + 1 = {} bytes, got {}",
+                 made_up ? "length" : "path", name, made_up ? "the synthetic text" : o.path, context + 1, part.size());
 }
 
 struct Parts {
@@ -63,6 +65,12 @@ struct Parts {
     ++files;
   }
 };
+
+Parts make_up(const DataOptions& o) {
+  const auto seed = static_cast<uint64_t>(o.seed);
+  const auto last = static_cast<int64_t>(static_cast<double>(o.length.count) * o.held_out);
+  return {synthetic_text(seed, o.branches, o.length.count - last, 0), synthetic_text(seed, o.branches, last, 1), 0};
+}
 
 Parts read_parts(const DataOptions& o) {
   std::error_code absent;
@@ -110,7 +118,11 @@ int64_t places(const at::Tensor& bytes, int64_t context) {
 }  // namespace
 
 void resolve(DataOptions& options) {
-  if (!options.path.empty()) return;
+  if (options.source == "synthetic") return;
+  if (!options.path.empty()) {
+    options.path = fs::absolute(options.path).lexically_normal().string();
+    return;
+  }
   options.path = python_sources();
   if (options.suffix.empty()) options.suffix = ".py";
   if (options.skip.empty()) options.skip = "site-packages,dist-packages,test,tests,__pycache__";
@@ -119,10 +131,12 @@ void resolve(DataOptions& options) {
 std::shared_ptr<const Text> load_text(const DataOptions& options, int64_t context) {
   DataOptions o = options;
   resolve(o);
-  Parts parts = read_parts(o);
-  check_length(parts.train, o.path, "training", context);
-  check_length(parts.held_out, o.path, "held-out", context);
+  const bool made_up = o.source == "synthetic";
+  Parts parts = made_up ? make_up(o) : read_parts(o);
+  check_length(parts.train, o, "training", context);
+  check_length(parts.held_out, o, "held-out", context);
   auto text = std::make_shared<Text>();
+  if (made_up) text->entropy = synthetic_entropy(o.branches);
   // One hash seeds the other, so that a byte that moves from one part to the other is noticed as well.
   text->hash = XXH3_64bits_withSeed(parts.held_out.data(), parts.held_out.size(),
                                     XXH3_64bits(parts.train.data(), parts.train.size()));

@@ -1,13 +1,13 @@
 #include "thinwire/dp/strategy.h"
 
-#include "thinwire/base/clock.h"
-
 namespace thinwire::dp {
 
 void Strategy::wait(comm::Work& work) {
-  const auto start = Clock::now();
+  const auto begin = Clock::now();
   work.wait();
-  exposed_s_ += seconds_since(start);
+  const auto end = Clock::now();
+  exposed_s_ += seconds_between(begin, end);
+  if (trace_) trace_->add(Doing::wait, begin, end);
 }
 
 }  // namespace thinwire::dp

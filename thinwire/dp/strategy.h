@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "thinwire/base/state.h"
+#include "thinwire/base/trace.h"
 #include "thinwire/comm/group.h"
 #include "thinwire/optim/rule.h"
 
@@ -47,12 +48,15 @@ class Strategy {
 
   // Seconds the calling thread has waited for the wire inside step() and finish().
   double exposed_s() const { return exposed_s_; }
+  // From now on these waits are entered in `trace` as well.
+  void record(TracePtr trace) { trace_ = std::move(trace); }
 
  protected:
   void wait(comm::Work& work);  // counted as exposed
 
  private:
   double exposed_s_ = 0;
+  TracePtr trace_;  // may be null
 };
 using StrategyPtr = std::unique_ptr<Strategy>;
 

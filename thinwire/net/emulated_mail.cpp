@@ -1,15 +1,20 @@
 #include "thinwire/net/emulated_mail.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 
 namespace thinwire::net {
 namespace {
 
-// A message is two of the inner mail: when it is due (nanoseconds of the monotonic clock), and its bytes.
-int64_t due_tag(int64_t tag) { return tag << 1; }
-int64_t bytes_tag(int64_t tag) { return tag << 1 | 1; }
+// A message is two of the inner mail: its bytes, under its own tag, and when it is due (nanoseconds of the monotonic
+// clock), under the bit that groups leave free. So plain and emulated groups can share the inner mail.
+int64_t due_tag(int64_t tag) {
+  constexpr int64_t kDue = int64_t{1} << 62;
+  TORCH_CHECK((tag & kDue) == 0, "[net] an emulated mail cannot be put around another one");
+  return tag | kDue;
+}
 
 Clock::time_point moment(const at::Tensor& due) {
   return Clock::time_point(std::chrono::nanoseconds(*due.const_data_ptr<int64_t>()));
@@ -31,7 +36,7 @@ class Coming final : public comm::Work {
       : inner_(std::move(inner)),
         due_(at::empty({1}, at::kLong)),
         due_work_(inner_->take(due_, from, due_tag(tag))),
-        bytes_work_(inner_->take(std::move(bytes), from, bytes_tag(tag))) {}
+        bytes_work_(inner_->take(std::move(bytes), from, tag)) {}
   void wait() override {
     due_work_->wait();
     bytes_work_->wait();
@@ -39,7 +44,11 @@ class Coming final : public comm::Work {
   }
   bool done() const override {
     if (!due_work_->done() || !bytes_work_->done()) return false;
-    due_work_->wait();
+    try {
+      due_work_->wait();
+    } catch (...) {
+      return true;  // so would wait(), at once
+    }
     return Clock::now() >= moment(due_);
   }
 
@@ -59,7 +68,7 @@ comm::WorkPtr EmulatedMail::post(at::Tensor bytes, int to, int64_t tag) {
     *due.mutable_data_ptr<int64_t>() = (uplink_free_ + to_duration(link_.latency)).time_since_epoch().count();
   }
   auto announced = inner_->post(due, to, due_tag(tag));
-  return std::make_shared<Sent>(std::move(announced), inner_->post(std::move(bytes), to, bytes_tag(tag)));
+  return std::make_shared<Sent>(std::move(announced), inner_->post(std::move(bytes), to, tag));
 }
 
 comm::WorkPtr EmulatedMail::take(at::Tensor bytes, int from, int64_t tag) {

@@ -1,6 +1,7 @@
 // A link, as a value: how many bits a second, and how long a bit is under way.
 //
-//   "100mbit/20ms"   rate / one-way latency        "1gbit"   no latency        "none"   as fast as it goes
+//   "100mbit/20ms"   rate / one-way latency        "1gbit"       no latency
+//   "none"           as fast as it goes            "none/20ms"   latency only
 #pragma once
 
 #include <cstdint>

@@ -177,7 +177,6 @@ Recipe make_recipe(const RecipeText& text) {
       },
       recipe);
   data::resolve(recipe.data);
-  recipe.data.path = std::filesystem::absolute(recipe.data.path).lexically_normal().string();
   return recipe;
 }
 

@@ -67,12 +67,19 @@ double Replica::step(int64_t t) {
   const double lr[optim::kGroups] = {schedule_.at(t), schedule_.at(t)};
   strategy_->step({.x = weights_->x, .next = weights_->x, .grad = weights_->grad, .lr = lr, .t = t});
 
-  const double seconds = seconds_since(start), exposed = strategy_->exposed_s() - exposed_before;
+  const auto end = Clock::now();
+  if (trace_) trace_->add(Doing::step, start, end);
+  const double seconds = seconds_between(start, end), exposed = strategy_->exposed_s() - exposed_before;
   costs_.seconds += seconds;
   costs_.exposed_s += exposed;
   costs_.compute_s += seconds - exposed;
   costs_.wire_bytes += wire_->ledger().sent() - sent_before;
   return value;
+}
+
+void Replica::record(TracePtr trace) {
+  trace_ = trace;
+  strategy_->record(std::move(trace));
 }
 
 double Replica::evaluate() {

@@ -44,6 +44,8 @@ class Replica {
   const models::Model& model() const { return *model_; }
   const optim::Layout& layout() const { return weights_->layout(); }
   int64_t setup_bytes() const { return setup_bytes_; }
+  // From now on steps and waits are entered in `trace`.
+  void record(TracePtr trace);
 
  private:
   const Recipe recipe_;
@@ -56,6 +58,7 @@ class Replica {
   at::Tensor mean_;  // of the weights; made when first needed
   Costs costs_;
   int64_t setup_bytes_ = 0;
+  TracePtr trace_;
 };
 
 }  // namespace thinwire::train

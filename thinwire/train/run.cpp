@@ -12,9 +12,11 @@
 #include "thinwire/net/emulated_mail.h"
 #include "thinwire/train/checkpoint.h"
 #include "thinwire/train/control.h"
+#include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/replica.h"
 #include "thinwire/train/safetensors.h"
+#include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
 namespace fs = std::filesystem;
@@ -29,11 +31,22 @@ std::vector<double> means(comm::Group& bare, const std::vector<double>& mine) {
   return {p, p + mine.size()};
 }
 
+// Writes a small file so that it is whole or not there.
+void write_aside(const fs::path& path, const std::string& text) {
+  const fs::path aside = path.parent_path() / ("." + path.filename().string() + ".tmp");
+  {
+    std::ofstream file(aside);
+    file << text << std::flush;
+    TORCH_CHECK(file, "[train] could not write ", aside.string(), ": is the disk full?");
+  }
+  fs::rename(aside, path);
+}
+
 // What one rank does from start to end.
 class Rank {
  public:
   Rank(const Recipe& recipe, const RunOptions& options, Observer& observer, std::shared_ptr<const data::Text> text,
-       const std::shared_ptr<comm::MailGroup>& bare)
+       const std::shared_ptr<comm::MailGroup>& bare, const std::vector<TracePtr>& traces)
       : recipe_(recipe),
         options_(options),
         observer_(observer),
@@ -42,8 +55,12 @@ class Rank {
         wire_(recipe.link.replicas.none()
                   ? bare->over(bare->mail())
                   : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), recipe.link.replicas))),
+        traces_(traces),
         replica_(recipe, text_, wire_, bare_),
-        control_(bare_) {}
+        control_(bare_) {
+    wire_->record(traces_[bare_->rank()]);
+    replica_.record(traces_[bare_->rank()]);
+  }
 
   Result run() {
     resume();
@@ -179,8 +196,27 @@ class Rank {
     const auto mean = means(*bare_, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
-    if (leads() && !options_.dir.empty()) write_model();
+    if (leads() && !options_.dir.empty()) {
+      write_model();
+      write_record(done);
+    }
     return done;
+  }
+
+  // result.json and timeline.json: what the report needs beside recipe and metrics.
+  void write_record(const Result& done) {
+    auto record = to_json(done, "done");
+    const Machine machine = this_machine();
+    record["parameters"] = replica_.model().numel();
+    record["replicas"] = recipe_.workers.replicas;
+    record["link"] = to_text(recipe_.link.replicas);
+    if (text_->entropy) record["entropy"] = *text_->entropy;
+    record["machine"] = {{"cores", machine.cores}, {"cpu", machine.cpu}};
+    record["command"] = options_.command;
+    write_aside(options_.dir / "result.json", record.dump(2) + "\n");
+    const int64_t period = recipe_.strategy.name == "all_reduce" ? 1 : recipe_.strategy.periodic.period;
+    const int64_t shown = std::clamp<int64_t>(3 * period, 4, 60);
+    write_aside(options_.dir / "timeline.json", timeline(traces_, step_, shown).dump() + "\n");
   }
 
   Result result(bool finished) {
@@ -221,6 +257,7 @@ class Rank {
   Observer& observer_;
   const std::shared_ptr<const data::Text> text_;
   const std::shared_ptr<comm::MailGroup> bare_, wire_;
+  const std::vector<TracePtr>& traces_;  // of all ranks
   Replica replica_;
   Control control_;
   Metrics* metrics_ = nullptr;
@@ -245,12 +282,7 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
     return;
   }
   fs::create_directories(options.dir);
-  {
-    std::ofstream file(aside);
-    file << to_toml(recipe) << std::flush;
-    TORCH_CHECK(file, "[train] could not write ", aside.string());
-  }
-  fs::rename(aside, stored);
+  write_aside(stored, to_toml(recipe));
 }
 
 }  // namespace
@@ -260,10 +292,12 @@ Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) 
   models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);  // numbers that do not fit fail here, once
   prepare(recipe, options);
   Result result;
+  std::vector<TracePtr> traces;
+  for (int64_t i = 0; i < recipe.workers.replicas; ++i) traces.push_back(std::make_shared<Trace>(4096));
   comm::run_world(
       static_cast<int>(recipe.workers.replicas),
       [&](std::shared_ptr<comm::MailGroup> bare) {
-        Result own = Rank(recipe, options, observer, text, bare).run();
+        Result own = Rank(recipe, options, observer, text, bare, traces).run();
         if (bare->rank() == 0) result = own;
       },
       {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});

@@ -1,0 +1,111 @@
+"""thinwire compare: the same run under several strategies."""
+
+import json
+import signal
+import unittest
+
+from program import RESULT, TINY, ProgramTest
+
+
+class Compare(ProgramTest):
+    def results(self, *arguments, recipe=TINY):
+        events = self.events("compare", recipe, *self.small(), "--dir", "compared", *arguments)
+        return {event["strategy"]: event for event in events if event["event"] == "result"}
+
+    def recipe_of(self, strategy):
+        return (self.home / "compared" / strategy / "recipe.toml").read_text()
+
+    def recipe(self, text):
+        (self.home / "mine.toml").write_text(text)
+        return "mine.toml"
+
+    def test_gives_one_result_a_strategy_in_the_order_asked(self):
+        results = self.results("--strategies", "co2,all_reduce,diloco")
+        self.assertEqual(["co2", "all_reduce", "diloco"], list(results))
+        for result in results.values():
+            self.assertEqual(RESULT, {key: type(value) for key, value in result.items()})
+        lines = (self.home / "compared/results.jsonl").read_text().splitlines()
+        self.assertEqual(list(results.values()), [json.loads(line) for line in lines])
+
+    def test_keeps_a_whole_run_of_each(self):
+        self.results("--strategies", "all_reduce,co2")
+        for strategy in ("all_reduce", "co2"):
+            self.assertIn(f'name = "{strategy}"', self.recipe_of(strategy))
+            self.assertEqual(12, self.metrics(f"compared/{strategy}")[-1]["step"])
+
+    def test_all_reduce_sends_more(self):
+        results = self.results("--strategies", "all_reduce,co2")
+        self.assertGreater(results["all_reduce"]["wire_bytes"], 2 * results["co2"]["wire_bytes"])
+
+    def test_a_strategy_key_goes_to_those_that_have_it(self):
+        self.results("strategy.period=4", "strategy.momentum=0.3", "strategy.bucket=64KiB", "--strategies",
+                     "all_reduce,local_sgd,slowmo")
+        self.assertIn('bucket = "64KiB"', self.recipe_of("all_reduce"))
+        self.assertNotIn("period", self.recipe_of("all_reduce"))
+        self.assertIn("period = 4", self.recipe_of("local_sgd"))
+        self.assertNotIn("momentum = 0.3", self.recipe_of("local_sgd"))
+        self.assertIn("momentum = 0.3", self.recipe_of("slowmo"))
+
+    def test_a_strategy_key_that_none_has_is_an_error(self):
+        failed = self.run_program("compare", TINY, *self.small(), "strategy.bucket=1MiB", "--strategies", "slowmo,co2")
+        self.assertEqual((2, ""), (failed.returncode, failed.stdout))
+        self.assertIn("strategy.bucket: none of slowmo, co2 has it", failed.stderr)
+
+    def test_a_section_of_a_strategy_overrides_any_key_for_it_alone(self):
+        path = self.recipe('[model]\ncontext = 16\n[optim]\nlr = 0.001\n[strategy]\nperiod = 4\n[compare.co2]\n'
+                           'strategy.period = 6\noptim.lr = 0.002\n[compare.slowmo.train]\nseed = 9\n')
+        results = self.results("--strategies", "local_sgd,slowmo,co2", recipe=path)
+        self.assertEqual(3, len({result["weights_hash"] for result in results.values()}))
+        for strategy, lines in {"local_sgd": ["period = 4", "lr = 0.001", "seed = 1"],
+                                "slowmo": ["period = 4", "lr = 0.001", "seed = 9"],
+                                "co2": ["period = 6", "lr = 0.002", "seed = 1"]}.items():
+            for line in lines:
+                self.assertIn(f"\n{line} ", self.recipe_of(strategy))
+
+    def test_gives_the_hash_that_train_gives_for_the_same_recipe(self):
+        results = self.results("--strategies", "slowmo")
+        alone = self.events("train", "compared/slowmo/recipe.toml", "--dir", "alone")[-1]
+        self.assertEqual(results["slowmo"]["weights_hash"], alone["weights_hash"])
+
+    def test_checks_all_recipes_before_the_first_run(self):
+        path = self.recipe("[compare.co2]\noptim.lr = -1\n")
+        failed = self.run_program("compare", path, *self.small(), "--strategies", "all_reduce,co2", "--dir", "compared")
+        self.assertEqual(2, failed.returncode)
+        self.assertIn("optim.lr must be above 0", failed.stderr)
+        self.assertFalse((self.home / "compared").exists())
+
+    def test_a_section_of_a_strategy_that_does_not_exist_is_an_error(self):
+        failed = self.run_program("compare", self.recipe("[compare.c02]\noptim.lr = 1\n"), "--strategies", "co2")
+        self.assertEqual(2, failed.returncode)
+        self.assertIn("[compare.c02]: there is no strategy 'c02'; did you mean 'co2'?", failed.stderr)
+
+    def test_a_section_of_a_strategy_cannot_make_it_another(self):
+        failed = self.run_program("compare", self.recipe('[compare.co2]\nstrategy.name = "slowmo"\n'), "--strategies", "co2")
+        self.assertEqual(2, failed.returncode)
+        self.assertIn("compare.co2.strategy.name cannot be set", failed.stderr)
+
+    def test_prints_a_table_with_the_gap_to_all_reduce(self):
+        shown = self.run_program("compare", TINY, *self.small(), "--strategies", "all_reduce,co2", "--dir", "compared")
+        self.assertEqual((0, ""), (shown.returncode, shown.stderr))
+        rows = [line.split() for line in shown.stdout.splitlines()]
+        header = next(row for row in rows if row[:2] == ["strategy", "loss"])
+        self.assertEqual("strategy loss gap to all_reduce steps seconds tokens/s utilisation exposed s wire".split(), header)
+        reduced, co2 = (next(row for row in rows if row[:1] == [name]) for name in ("all_reduce", "co2"))
+        self.assertEqual("+0.0000", reduced[2])
+        self.assertAlmostEqual(float(co2[1]) - float(reduced[1]), float(co2[2]), delta=2e-4)
+
+    def test_a_signal_stops_all_that_is_left(self):
+        process = self.start_program("compare", TINY, *self.small(100000), "--strategies", "co2,all_reduce", "--json",
+                                     "--dir", "compared")
+        while json.loads(process.stdout.readline())["event"] != "step":
+            pass
+        process.send_signal(signal.SIGTERM)
+        last = [json.loads(line) for line in process.stdout][-1]
+        self.assertEqual((0, ""), (process.wait(), process.stderr.read()))
+        self.assertEqual(("stopped", "co2"), (last["event"], last["strategy"]))
+        self.assertFalse((self.home / "compared/all_reduce").exists())
+        self.assertFalse((self.home / "compared/results.jsonl").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,157 @@
+"""A run that is stopped or killed at any moment and resumed ends on the weights of one that was not."""
+
+import json
+import random
+import shutil
+import signal
+import time
+import unittest
+
+from program import TINY, ProgramTest
+
+
+class Resume(ProgramTest):
+    def read_until_step(self, process, step):
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "step" and event["step"] >= step:
+                return
+
+    def assert_every_step_once(self, run, steps):
+        self.assertEqual(list(range(1, steps + 1)), [e["step"] for e in self.metrics(run) if e["event"] == "step"])
+
+    def assert_same_model(self, one, other):
+        self.assertEqual((self.home / one / "model.safetensors").read_bytes(),
+                         (self.home / other / "model.safetensors").read_bytes())
+
+    def check_signal(self, number, strategy):
+        keys = self.small(30, strategy__name=strategy) + ["strategy.period=4"] * (strategy != "all_reduce")
+        whole = self.weights_hash(*keys, "--dir", "whole", recipe="plain.toml")
+        keys.append("link.replicas=20mbit")  # sees to it that the run is not over before the signal comes
+        process = self.start_program("train", "plain.toml", *keys, "--dir", "run", "--json")
+        self.read_until_step(process, 7)
+        process.send_signal(number)
+        last = [json.loads(line) for line in process.stdout][-1]
+        self.assertEqual((0, ""), (process.wait(), process.stderr.read()))
+        self.assertEqual("stopped", last["event"])
+        self.assertIn(last["steps"], range(7, 30))
+        self.assertNotIn("val_loss", last)
+        self.assert_every_step_once("run", last["steps"])
+        self.assertEqual([f"step-{last['steps']}"], [p.name for p in (self.home / "run/checkpoints").iterdir()])
+
+        start, *_, done = self.events("train", "plain.toml", *keys, "--dir", "run", "--resume")
+        self.assertEqual(("start", last["steps"]), (start["event"], start["from_step"]))
+        self.assertEqual(("done", whole, 30), (done["event"], done["weights_hash"], done["steps"]))
+        self.assert_every_step_once("run", 30)
+        self.assert_same_model("whole", "run")
+
+    def test_after_ctrl_c_ends_on_the_same_weights(self):
+        self.check_signal(signal.SIGINT, "co2")
+
+    def test_after_a_sigterm_ends_on_the_same_weights(self):
+        self.check_signal(signal.SIGTERM, "all_reduce")
+
+    def test_a_stopped_run_says_how_to_go_on(self):
+        process = self.start_program("train", TINY, *self.small(100000), "--dir", "run")
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        last = process.stdout.read().splitlines()[-1]
+        self.assertEqual(0, process.wait())
+        self.assertRegex(last, r"^stopped after step \d+; go on with: thinwire train .*train.steps=100000.* --dir run --resume$")
+
+    def test_a_second_signal_ends_it_at_once(self):
+        # The first weights take hours to send, so nobody will look at the first signal.
+        process = self.start_program("train", TINY, *self.small(link__replicas="1kbit"), "--dir", "run")
+        while not (self.home / "run/recipe.toml").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(-signal.SIGINT, process.wait(timeout=60))
+
+    def kill_until_done(self, keys, dice):
+        kills = 0
+        while True:
+            process = self.start_program("train", "plain.toml", *keys, "--dir", "run", "--resume", "--json")
+            lines = dice.randint(1, 14) if kills < 8 else 10**9
+            for _, line in zip(range(lines), process.stdout):
+                if json.loads(line)["event"] == "done":
+                    self.assertEqual(0, process.wait())
+                    return json.loads(line), kills
+            time.sleep(dice.choice([0, 0, 0.002, 0.005, 0.02]))
+            process.kill()
+            process.wait()
+            kills += 1
+
+    def test_killed_at_random_moments_ends_on_the_same_weights(self):
+        for strategy, seed in (("co2", 1), ("eager_diloco", 2), ("all_reduce", 3)):
+            with self.subTest(strategy=strategy, dice=seed):
+                keys = self.small(30, strategy__name=strategy) + ["strategy.period=4"] * (strategy != "all_reduce")
+                whole = self.weights_hash(*keys, "--dir", "whole", recipe="plain.toml")
+                keys.append("train.save_every=3")
+                done, kills = self.kill_until_done(keys, random.Random(seed))
+                self.assertGreater(kills, 2)
+                self.assertEqual(whole, done["weights_hash"])
+                self.assert_every_step_once("run", 30)
+                self.assert_same_model("whole", "run")
+                shutil.rmtree(self.home / "whole")
+                shutil.rmtree(self.home / "run")
+
+    def test_of_a_finished_run_gives_the_same_weights_and_metrics(self):
+        first = self.train(*self.small(), "--dir", "run")
+        before = self.left("run")
+        again = self.train(*self.small(), "--dir", "run", "--resume")
+        for key in ("weights_hash", "val_loss", "steps", "tokens", "wire_bytes", "seconds", "finish_bytes"):
+            self.assertEqual(first[key], again[key], key)
+        self.assertEqual(before, self.left("run"))
+
+    def test_without_a_checkpoint_starts_at_step_0(self):
+        whole = self.weights_hash(*self.small(), "--dir", "whole")
+        for name in ("absent", "empty", "no_checkpoint", "killed_at_its_start", "half_written"):
+            with self.subTest(name):
+                run = self.home / name
+                if name != "absent":
+                    run.mkdir()
+                if name == "killed_at_its_start":
+                    (run / ".recipe.toml.tmp").write_text("[mod")
+                if name in ("no_checkpoint", "half_written"):
+                    shutil.copy(self.home / "whole/recipe.toml", run)
+                    (run / "metrics.jsonl").write_text('{"event":"step","step":1,"loss":5}\n{"event":"st')
+                if name == "half_written":
+                    (run / "checkpoints/.step-3.tmp").mkdir(parents=True)
+                    (run / "checkpoints/.step-3.tmp/all.safetensors").write_bytes(b"123")
+                start, *_, done = self.events("train", TINY, *self.small(), "--dir", name, "--resume")
+                self.assertEqual(0, start["from_step"])
+                self.assertEqual(whole, done["weights_hash"])
+                self.assert_every_step_once(name, 12)
+                self.assertEqual(["step-12"], [path.name for path in (run / "checkpoints").iterdir()])
+
+    def test_from_an_older_checkpoint_does_the_later_steps_again(self):
+        keys = self.small(train__save_every=5, train__eval_every=4)
+        whole = self.weights_hash(*keys, "--dir", "run")
+        metrics = self.metrics("run")
+        shutil.rmtree(self.home / "run/checkpoints/step-12")
+        start, *_, done = self.events("train", TINY, *keys, "--dir", "run", "--resume")
+        self.assertEqual((10, whole), (start["from_step"], done["weights_hash"]))
+        for before, after in zip(metrics, self.metrics("run"), strict=True):
+            for key in ("event", "step", "loss", "lr", "val_loss", "wire_bytes", "final"):
+                self.assertEqual(before.get(key), after.get(key), (before, after))
+
+    def test_with_another_recipe_names_the_key(self):
+        self.train(*self.small(), "--dir", "run")
+        before = self.left("run")
+        for key, value, there, here in (("optim.lr", "0.5", "0.003", "0.5"), ("train.steps", "13", "12", "13"),
+                                        ("train.seconds", "2", "0.0", "2.0"), ("strategy.name", "slowmo", '"co2"', '"slowmo"'),
+                                        ("link.replicas", "1gbit", '"none"', '"1gbit"'), ("model.width", "32", "64", "32"),
+                                        ("workers.replicas", "3", "2", "3"), ("strategy.delay", "0", "1", "0")):
+            with self.subTest(key):
+                failed = self.run_program("train", TINY, *self.small(), f"{key}={value}", "--dir", "run", "--resume")
+                self.assertEqual((2, ""), (failed.returncode, failed.stdout))
+                self.assertEqual(f"thinwire: run was started with another recipe: {key} is {there} there and {here} here\n",
+                                 failed.stderr)
+        self.assertEqual(before, self.left("run"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+// When a rank did what, for a picture: the newest so many stretches of time of each kind.
+//
+// Thread-safe; adding one costs a lock and no allocation once it is full.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "thinwire/base/clock.h"
+
+namespace thinwire {
+
+enum class Doing { step, wait, transfer };  // a training step; waiting for the wire; an exchange under way
+
+struct Stretch {
+  Clock::time_point begin, end;
+  int64_t bytes = 0;  // of a transfer
+};
+
+class Trace {
+ public:
+  explicit Trace(size_t newest) : newest_(newest) {}
+
+  void add(Doing what, Clock::time_point begin, Clock::time_point end, int64_t bytes = 0) {
+    std::lock_guard lock(mutex_);
+    auto& kept = kept_[static_cast<int>(what)];
+    if (kept.size() == newest_) kept.pop_front();
+    kept.push_back({begin, end, bytes});
+  }
+
+  std::vector<Stretch> of(Doing what) const {
+    std::lock_guard lock(mutex_);
+    const auto& kept = kept_[static_cast<int>(what)];
+    return {kept.begin(), kept.end()};
+  }
+
+ private:
+  const size_t newest_;
+  mutable std::mutex mutex_;
+  std::array<std::deque<Stretch>, 3> kept_;
+};
+using TracePtr = std::shared_ptr<Trace>;
+
+}  // namespace thinwire

@@ -1,0 +1,17 @@
+#include "thinwire/train/machine.h"
+
+#include <fstream>
+#include <thread>
+
+namespace thinwire::train {
+
+Machine this_machine() {
+  Machine machine{.cores = static_cast<int>(std::thread::hardware_concurrency()), .cpu = {}};
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; machine.cpu.empty() && std::getline(info, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos)
+      machine.cpu = line.substr(line.find(": ") + 2);
+  return machine;
+}
+
+}  // namespace thinwire::train

@@ -1,0 +1,14 @@
+// The machine a run is on, in words.
+#pragma once
+
+#include <string>
+
+namespace thinwire::train {
+
+struct Machine {
+  int cores = 0;
+  std::string cpu;  // as the system names it; empty if it does not
+};
+Machine this_machine();
+
+}  // namespace thinwire::train

@@ -1,0 +1,19 @@
+// Where the time went: one bar a run, cut into computing, waiting for the wire, and the rest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thinwire/train/report_chart.h"
+
+namespace thinwire::train {
+
+struct TimeBar {
+  std::string label;
+  double compute_s, exposed_s, other_s;
+};
+
+double bars_height(size_t bars);
+std::string bars_svg(const std::vector<TimeBar>& bars, const std::string& title, Size size);
+
+}  // namespace thinwire::train

@@ -1,0 +1,21 @@
+// The charts of a report: loss over steps, seconds and bytes, and the distance between replicas.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "thinwire/train/report_chart.h"
+#include "thinwire/train/run_record.h"
+
+namespace thinwire::train {
+
+enum class Over { steps, seconds, bytes };
+
+// Lines: training loss, the mean over a fortieth of the run. Dots: held-out loss. Bytes are on a log axis where runs differ
+// by more than a factor of 20.
+Chart loss_chart(const std::vector<RunRecord>& runs, Over over);
+
+// Nothing if no run was evaluated under way with replicas that differed.
+std::optional<Chart> distance_chart(const std::vector<RunRecord>& runs);
+
+}  // namespace thinwire::train

@@ -1,0 +1,178 @@
+#include "thinwire/train/report_words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "thinwire/train/report_text.h"
+
+namespace thinwire::train {
+namespace {
+
+using Runs = std::vector<RunRecord>;
+
+std::string strong(const std::string& text) { return "<strong>" + escaped(text) + "</strong>"; }
+
+const RunRecord* best_of(const Runs& runs) {
+  const RunRecord* best = nullptr;
+  for (const auto& run : runs)
+    if (std::isfinite(run.result.val_loss) && (!best || run.result.val_loss < best->result.val_loss)) best = &run;
+  return best;
+}
+
+double waiting(const RunRecord& run) { return 1 - run.result.utilisation; }
+
+// The number that all runs agree on within `tolerance`, or NaN.
+double agreed(const Runs& runs, const std::function<double(const RunRecord&)>& f, double tolerance) {
+  const double first = f(runs[0]);
+  for (const auto& run : runs)
+    if (!(std::abs(f(run) - first) <= tolerance * std::abs(first))) return NAN;
+  return first;
+}
+
+std::string over(const RunRecord& run) {
+  if (run.replicas == 1) return " on one replica";
+  const std::string who = run.replicas > 0 ? fmt::format("{} replicas", run.replicas) : "the replicas";
+  if (run.link.empty() || run.link == "none") return fmt::format(" with {} and no slow link between them", who);
+  return fmt::format(" with {} joined by {}", who, escaped(link_text(run.link)));
+}
+
+Headline one_headline(const RunRecord& run) {
+  const Result& r = run.result;
+  std::string text = fmt::format("{} {} {} steps in {}{}", strong(run.label), r.finished ? "did" : "has done", r.steps,
+                                 time_text(r.seconds), over(run));
+  if (std::isfinite(r.val_loss))
+    text += fmt::format(" and reached a held-out loss of <strong>{}</strong>", fixed_text(r.val_loss, 3));
+  Headline headline{text + ".", ""};
+  if (std::isfinite(r.utilisation) && run.replicas != 1)
+    headline.lede = fmt::format("It spent {} of its time waiting for the wire.", percent_text(waiting(run)));
+  if (!r.finished) headline.lede += " The run is not finished: this is how far it got.";
+  return headline;
+}
+
+Headline several_headline(const Runs& runs) {
+  const RunRecord* best = best_of(runs);
+  if (!best) return {fmt::format("{} runs, none of them evaluated yet.", runs.size()), ""};
+  const double seconds = agreed(runs, [](const RunRecord& r) { return r.number("train", "seconds"); }, 0);
+  const double steps = agreed(runs, [](const RunRecord& r) { return static_cast<double>(r.result.steps); }, 0);
+  const std::string when = seconds > 0  ? fmt::format("In the same {}", time_text(seconds))
+                           : steps >= 0 ? fmt::format("After the same {:.0f} steps", steps)
+                                        : "Of these runs";
+  std::string text = fmt::format("{}{}, {} reached the lowest held-out loss: <strong>{}</strong>", when, over(*best),
+                                 strong(best->label), fixed_text(best->result.val_loss, 3));
+  const auto base = std::ranges::find_if(
+      runs, [](const RunRecord& r) { return r.result.strategy == "all_reduce" && std::isfinite(r.result.val_loss); });
+  if (base != runs.end() && &*base != best)
+    text += fmt::format(", against {} for {}", fixed_text(base->result.val_loss, 3), escaped(base->label));
+  Headline headline{text + ".", ""};
+  const auto by_wait = std::minmax_element(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
+    return a.result.utilisation > b.result.utilisation;
+  });
+  const double least = waiting(*by_wait.first), most = waiting(*by_wait.second);
+  if (std::isfinite(least) && most - least > 0.005)
+    headline.lede = fmt::format("Waiting for the wire took {} of {}’s time and {} of {}’s.", percent_text(most),
+                        escaped(by_wait.second->label), percent_text(least), escaped(by_wait.first->label));
+  return headline;
+}
+
+// Two sentences for each name; {p} is the period.
+const std::map<std::string, std::string> kSentences = {
+    {"all_reduce",
+     "Every replica sends its gradients in every step, and all take the same averaged step, as if one machine had seen all "
+     "the data. It is exact and the yardstick for the others, but it sends the most and waits whenever the wire is slower "
+     "than the computation."},
+    {"local_sgd",
+     "Each replica trains alone for {p} steps, then all replace their weights by the average of all and go on from there. "
+     "That sends {p} times less than averaging every step, but everyone still stops and waits for each average."},
+    {"slowmo",
+     "Each replica trains alone for {p} steps; the average of where they got to is taken as a direction, and the shared "
+     "weights move along it with momentum, so that progress that keeps pointing the same way adds up. Everyone waits for "
+     "each average."},
+    {"diloco",
+     "Each replica trains alone for {p} steps; the average of their progress is handed to a second optimizer with Nesterov "
+     "momentum that moves the shared weights. Everyone waits for each average."},
+    {"delayed_diloco",
+     "This is diloco one round late: the progress of a round of {p} steps is sent off while the next round computes, and "
+     "used when that ends. Nobody waits as long as a transfer takes no longer than a round."},
+    {"eager_diloco",
+     "This is diloco one round late, and while a round’s progress is under way each replica already goes on with its own "
+     "share of it. Nobody waits as long as a transfer takes no longer than the {p} steps of a round."},
+    {"cocod",
+     "Each replica trains on for {p} steps while the average of the round before is under way, and then swaps its old "
+     "starting point for that average, keeping what it has done meanwhile. Nobody waits as long as a transfer takes no "
+     "longer than a round."},
+    {"co2",
+     "A round’s progress ({p} steps) is sent off while the next round computes and is used one round late, so nobody waits "
+     "as long as a transfer takes no longer than a round. Because a late direction can overshoot, it counts the less the "
+     "more the weights have just moved, and the momentum is clipped."},
+};
+
+std::string model_text(const RunRecord& run) {
+  std::string text = run.key("model", "name");
+  std::vector<std::string> parts;
+  for (const char* key : {"layers", "width", "heads", "context"})
+    if (const auto value = run.key("model", key); !value.empty()) parts.push_back(fmt::format("{} {}", key, value));
+  if (!parts.empty()) text += fmt::format(" ({})", fmt::join(parts, ", "));
+  return text;
+}
+
+std::string parameters_text(const RunRecord& run) {
+  return run.parameters > 0 ? short_count(static_cast<double>(run.parameters)) : "";
+}
+
+std::string data_text(const RunRecord& run) {
+  const std::string source = run.key("data", "source"), path = run.key("data", "path");
+  if (source == "synthetic")
+    return run.entropy ? fmt::format("synthetic, entropy {} nats a token", fixed_text(*run.entropy, 3)) : "synthetic";
+  return path.empty() ? source : fmt::format("{} in {}", source, path);
+}
+
+std::string replicas_text(const RunRecord& run) {
+  return fmt::format("{}, each {} sequences a step", run.replicas, run.key("train", "batch"));
+}
+
+std::string machine_text(const RunRecord& run) {
+  if (run.cores == 0) return "";
+  return fmt::format("{} core{}{}", run.cores, run.cores == 1 ? "" : "s", run.cpu.empty() ? "" : ", " + run.cpu);
+}
+
+std::string length_text(const RunRecord& run) {
+  if (const double seconds = run.number("train", "seconds"); seconds > 0) return time_text(seconds) + " of training";
+  if (const double tokens = run.number("train", "tokens"); tokens > 0) return short_count(tokens) + " tokens";
+  return run.key("train", "steps") + " steps";
+}
+
+}  // namespace
+
+Headline headline_html(const Runs& runs) { return runs.size() == 1 ? one_headline(runs[0]) : several_headline(runs); }
+
+std::string strategy_html(const RunRecord& run) {
+  const auto it = kSentences.find(run.result.strategy);
+  if (it == kSentences.end()) return "";
+  std::string text = it->second;
+  for (size_t at; (at = text.find("{p}")) != std::string::npos;) text.replace(at, 3, run.key("strategy", "period"));
+  return escaped(text);
+}
+
+std::string facts_html(const Runs& runs) {
+  std::string out;
+  const std::vector<std::pair<const char*, std::function<std::string(const RunRecord&)>>> facts = {
+      {"Model", model_text},     {"Parameters", parameters_text},
+      {"Data", data_text},       {"Replicas", replicas_text},
+      {"Link of each replica", [](const RunRecord& run) { return link_text(run.link); }},
+      {"Length", length_text},   {"Machine", machine_text}};
+  for (const auto& [name, f] : facts) {
+    std::vector<std::string> values;
+    for (const auto& run : runs)
+      if (const auto value = f(run); !value.empty() && std::ranges::find(values, value) == values.end()) values.push_back(value);
+    if (!values.empty())
+      out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped(fmt::format("{}", fmt::join(values, " · "))));
+  }
+  return out;
+}
+
+}  // namespace thinwire::train
