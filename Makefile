@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PROGRAM := build/bin/thinwire
 
-.PHONY: help setup build demo test bench format lint test-asan test-tsan fuzz clean
+.PHONY: help setup build demo test bench format lint docs-check screenshot test-asan test-tsan fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,7 +26,18 @@ bench: build ## the figures of benchmarks/*/README.md, measured here
 	@for b in build/bin/bench_*; do echo "== $$(basename $$b)"; $$b || exit 1; done
 
 format: setup ## clang-format over everything
-	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+lint: build ## clang-format everywhere, clang-tidy over the rooms that changed since BASE=HEAD~1 (or BASE=all)
+	@tools/lint $(BASE)
+
+docs-check: build ## every link on every page resolves, every command runs
+	@ctest --test-dir build --output-on-failure -R '^docs$$'
+
+screenshot: build ## docs/report.png, from a fresh demo
+	@rm -rf build/screenshot
+	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2 --dir build/screenshot
+	@tools/screenshot build/screenshot docs/report.png
 
 test-asan: setup ## all tests with address and undefined-behaviour sanitizers
 	@tools/build asan -j$(JOBS)

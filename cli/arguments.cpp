@@ -2,6 +2,8 @@
 
 #include <fmt/chrono.h>
 
+#include "cli/show.h"
+
 namespace thinwire::cli {
 
 void Arguments::add_to(CLI::App& verb) {
@@ -10,6 +12,7 @@ void Arguments::add_to(CLI::App& verb) {
       ->type_name("section.key=value");
   verb.add_option("--dir", dir, "where the run is kept (default: runs/NAME-DATE-TIME)")->type_name("DIR");
   verb.add_flag("--json", json, "print one JSON object a line, nothing else");
+  verb.add_flag("--quiet", quiet, "print only what comes out at the end");
 }
 
 train::RecipeText Arguments::text() const {
@@ -22,6 +25,11 @@ std::string Arguments::command(const std::string& verb) const {
   std::string line = fmt::format("thinwire {} {}", verb, recipe);
   for (const auto& key : keys) line += " " + key;
   return line;
+}
+
+std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy) const {
+  if (quiet) return std::make_unique<train::Observer>();
+  return json ? json_lines(strategy) : console();
 }
 
 std::filesystem::path Arguments::directory(const std::string& name) const {

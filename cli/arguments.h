@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "thinwire/train/recipe.h"
+#include "thinwire/train/run.h"
 
 namespace thinwire::cli {
 
@@ -16,10 +18,12 @@ struct Arguments {
   std::vector<std::string> keys;
   std::string dir;
   bool json = false;
+  bool quiet = false;
 
   void add_to(CLI::App& verb);
   train::RecipeText text() const;  // the recipe with the keys applied
   std::string command(const std::string& verb) const;  // as a person would type it
+  std::unique_ptr<train::Observer> observer(const std::string& strategy) const;  // as --json and --quiet ask
   // --dir, or runs/NAME-DATE-TIME.
   std::filesystem::path directory(const std::string& name) const;
 };

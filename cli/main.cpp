@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "cli/help.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/options.h"
@@ -36,18 +37,26 @@ const std::atomic<bool>& stop_requested() { return stop_flag; }
 
 int main(int argc, char** argv) {
   CLI::App app("thinwire trains neural networks across thin, slow or distant links.", "thinwire");
-  app.set_version_flag("--version", "thinwire " + train::version());
+  app.set_help_flag("-h,--help", "show this help and exit");
+  app.set_version_flag("--version", "thinwire " + train::version(), "show the version and exit");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  app.formatter(help_layout());
   app.footer(
       "Start here:\n"
       "  thinwire compare recipes/demo.toml --strategies all_reduce,diloco,co2\n"
       "  thinwire train recipes/tiny.toml strategy.name=co2 link.replicas=100mbit/20ms\n"
-      "Ctrl-C stops a run after a checkpoint; `train --dir DIR --resume` goes on with it.");
+      "Ctrl-C stops a run after a checkpoint; `train --dir DIR --resume` goes on with it.\n"
+      "`thinwire VERB --help` explains a verb, with examples; `thinwire doctor` looks at this machine.");
   add_train(app);
   add_compare(app);
   add_keys(app);
   add_report(app);
+  add_sample(app);
+  add_info(app);
+  add_bench(app);
+  add_doctor(app);
+  add_completion(app);
+  for (auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->group("Verbs");
 
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
@@ -56,6 +65,7 @@ int main(int argc, char** argv) {
     check_verb(app, argc, argv);
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "stdout");
+    if (std::ferror(stdout)) throw std::runtime_error("stdout: not all could be written");  // flushed before, in vain
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

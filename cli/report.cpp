@@ -1,11 +1,12 @@
 // thinwire report: the page of one run, of a comparison, or of several runs side by side.
+#include "thinwire/train/report.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
-#include "thinwire/train/report.h"
 
 namespace thinwire::cli {
 namespace {
@@ -13,7 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 void report_verb(const std::vector<std::string>& runs, const std::string& out, bool json) {
-  const fs::path path = !out.empty() ? fs::path(out) : runs.size() == 1 ? fs::path(runs[0]) / "report.html" : "report.html";
+  const fs::path path = !out.empty()       ? fs::path(out)
+                        : runs.size() == 1 ? fs::path(runs[0]) / "report.html"
+                                           : "report.html";
   if (fs::is_directory(path)) throw BadInput("{} is a directory: name a file by --out", path.string());
   if (!out.empty() && path.has_parent_path() && !fs::is_directory(path.parent_path()))
     throw BadInput("there is no directory {} to write the report to", path.parent_path().string());

@@ -22,9 +22,17 @@ int terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+bool terminal_is_dumb() {
+  const char* name = std::getenv("TERM");
+  return name && std::string_view(name) == "dumb";
+}
+
 class Console final : public train::Observer {
  public:
-  ~Console() override { clear(); }
+  ~Console() override {
+    clear();
+    std::fflush(stdout);
+  }
 
   void started(const train::Recipe& recipe, const train::Start& start) override {
     recipe_ = recipe;
@@ -56,9 +64,9 @@ class Console final : public train::Observer {
   std::string line(const train::Progress& p) const {
     const std::string steps = planned_ > 0 ? fmt::format("{}/{}", p.step, planned_) : fmt::format("{}", p.step);
     const double busy = p.compute_s + p.exposed_s;
-    std::string text = fmt::format("  step {:>6}  loss {:.4f}  {:>6} tokens/s  exposed {:>3.0f} %  wire {:>8}", steps,
+    std::string text = fmt::format("  step {:>6}  loss {:.4f}  {:>6} tokens/s  util {:>3.0f} %  wire {:>8}", steps,
                                    p.loss, count_text(static_cast<double>(p.tokens) / std::max(p.seconds, 1e-9)),
-                                   busy > 0 ? 100 * p.exposed_s / busy : 0, megabytes_text(p.wire_bytes));
+                                   busy > 0 ? 100 * p.compute_s / busy : 100, megabytes_text(p.wire_bytes));
     const double done = p.share - *first_share_;
     if (done > 0 && p.share < 1) text += "  ETA " + clock_text(seconds_since(begun_) / done * (1 - p.share));
     return text;
@@ -66,14 +74,14 @@ class Console final : public train::Observer {
 
   void draw(std::string text) {
     text.resize(std::min(text.size(), static_cast<size_t>(terminal_width() - 1)));
+    if (text == drawn_) return;
     fmt::print("\r{}\x1b[K", text);
     std::fflush(stdout);
-    drawn_ = true;
+    drawn_ = std::move(text);
   }
   void clear() {
-    if (drawn_) fmt::print("\r\x1b[K");
-    drawn_ = false;
-    std::fflush(stdout);
+    if (!drawn_.empty()) fmt::print("\r\x1b[K");
+    drawn_.clear();
   }
   void say(const std::string& text) {
     clear();
@@ -81,14 +89,14 @@ class Console final : public train::Observer {
     std::fflush(stdout);
   }
 
-  const bool live_ = stdout_is_terminal();
+  const bool live_ = stdout_is_terminal() && !terminal_is_dumb();
   train::Recipe recipe_;
   train::Progress last_;
   int64_t planned_ = 0;
   Clock::time_point begun_;
   std::optional<Clock::time_point> said_;
   std::optional<double> first_share_;
-  bool drawn_ = false;
+  std::string drawn_;  // the live line as it stands there
 };
 
 class JsonLines final : public train::Observer {

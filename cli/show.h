@@ -22,7 +22,7 @@ std::string comparison_table(const std::vector<train::Result>& results, bool col
 bool stdout_is_terminal();
 bool wants_colour();  // a terminal, and NO_COLOR is not set
 
-// Prints a run while it happens: a live line on a terminal, plain lines now and then in a pipe.
+// Prints a run while it happens: a live line on a terminal, plain lines now and then in a pipe (or with TERM=dumb).
 std::unique_ptr<train::Observer> console();
 // Prints every event as a line of JSON. `strategy` is added to each.
 std::unique_ptr<train::Observer> json_lines(std::string strategy);

@@ -6,6 +6,7 @@
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/train/metrics.h"
+#include "thinwire/train/report.h"
 
 namespace thinwire::cli {
 namespace {
@@ -15,9 +16,10 @@ void train_verb(const Arguments& arguments, bool resume) {
   const auto text = arguments.text();
   const auto recipe = train::make_recipe(text);
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
-  auto observer = arguments.json ? json_lines(recipe.strategy.name) : console();
+  auto observer = arguments.observer(recipe.strategy.name);
   const auto result = train::run(recipe, {.dir = dir, .resume = resume, .stop = &stop_requested(), .command = arguments.command("train")}, *observer);
   observer.reset();  // the live line goes before the last words
+  if (result.finished) train::write_report(dir / "report.html", {dir});
   if (arguments.json) {
     fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
   } else if (result.finished) {
@@ -27,6 +29,7 @@ void train_verb(const Arguments& arguments, bool resume) {
                count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
                megabytes_text(result.wire_bytes));
     fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
+    fmt::print("      report in {}\n", (dir / "report.html").string());
   } else {
     fmt::print("stopped after step {}; go on with: {} --dir {} --resume\n", result.steps, arguments.command("train"),
                dir.string());
@@ -42,6 +45,14 @@ void add_train(CLI::App& app) {
   arguments->add_to(*verb);
   verb->add_flag("--resume", *resume, "go on from the newest checkpoint in --dir; start there if there is none");
   verb->footer(
+      "A recipe says what is trained, on what, how and for how long; `thinwire keys` lists all it can say.\n"
+      "Replicas are threads of this process, joined by an emulated link where link.replicas asks for one.\n"
+      "\n"
+      "The run directory gets the complete recipe, metrics.jsonl, checkpoints and, at the end,\n"
+      "model.safetensors. On a terminal a live line shows step, loss, tokens a second, utilisation (the share\n"
+      "of time spent computing, the rest was waiting for the wire), what a replica has sent, and the time left.\n"
+      "Ctrl-C stops after a checkpoint; the same command with --resume goes on as if nothing had happened.\n"
+      "\n"
       "Examples:\n"
       "  thinwire train recipes/tiny.toml\n"
       "  thinwire train recipes/demo.toml strategy.name=co2 strategy.period=24 link.replicas=30mbit/50ms\n"

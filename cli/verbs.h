@@ -11,6 +11,11 @@ void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_keys(CLI::App& app);
 void add_report(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_info(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_doctor(CLI::App& app);
+void add_completion(CLI::App& app);  // last: it tells of the others
 
 // Set by Ctrl-C and SIGTERM; a second signal ends the program at once.
 const std::atomic<bool>& stop_requested();

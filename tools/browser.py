@@ -83,7 +83,7 @@ class Browser:
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url=pathlib.Path(page).resolve().as_uri())
         until = time.monotonic() + LIMIT_S
-        while self.evaluate("document.readyState + document.documentElement.dataset.ready") != "completeyes":
+        while self.evaluate("document.readyState + document.documentElement?.dataset.ready") != "completeyes":
             if time.monotonic() > until:
                 raise TimeoutError(f"{page} did not get ready")
             time.sleep(0.02)
@@ -108,12 +108,10 @@ class Browser:
     def point_at(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def screenshot(self, path, whole=True):
-        """The whole page, or what a window of the size given to open() shows of it."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
-                         **({"clip": self.whole_page()} if whole else {}))
+    def screenshot(self, path, until="body"):
+        """The page at its whole width, from the top down to the end of an element."""
+        width, height = self.evaluate(f"[innerWidth, document.querySelector({until!r}).getBoundingClientRect().bottom + scrollY]")
+        height += 0 if until == "body" else 24
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
+                         clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))
-
-    def whole_page(self):
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}

@@ -1,5 +1,5 @@
-// How exactly does an emulated link keep to what was asked? Rates of queued and of single messages, round trips, a whole
-// collective, and, for reference, what the threads do without a link. Prints tables; README.md has a run.
+// How exactly does an emulated link keep to what was asked? Rates of queued and of single messages, round trips, a
+// whole collective, and, for reference, what the threads do without a link. Prints tables; README.md has a run.
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ at::Tensor bytes(int64_t n) { return at::empty({n}, at::kByte).fill_(1); }
 
 std::string verdict(double asked, double obtained) {
   const double off = obtained / asked - 1;
-  return fmt::format("{:+7.2f} % {}", 100 * off, std::abs(off) <= kGoal ? "" : " MISSED");
+  return fmt::format("{:+.2f} %{}", 100 * off, std::abs(off) <= kGoal ? "" : " MISSED");
 }
 
 // Seconds for `count` messages that are posted at once, from the first post to the last arrival.
@@ -133,12 +133,12 @@ int main() {
              "median Mbit/s", "off", "slowest Mbit/s");
   for (double rate : {10e6, 100e6, 300e6, 1000e6})
     for (int64_t size : {MiB, 4 * MiB, 16 * MiB}) {
-      const double busy_s = net::Link{rate, 0}.busy_s(size);
+      const double busy_s = net::sent_at({.rate = rate}, 0, size);
       if (busy_s > 2) continue;
       const int64_t count = std::clamp<int64_t>(std::llround(1.5 / busy_s), 1, 51);
       const Spread s = single({rate, 0}, size, count);
       const double obtained = size * 8 / s.median;
-      fmt::print("{:>10} {:>10} {:>6} {:>14.2f} {:>10} {:>12.2f}\n", rate_text(rate), fmt::format("{} MiB", size / MiB),
+      fmt::print("{:>10} {:>10} {:>6} {:>14.2f} {:>10} {:>15.2f}\n", rate_text(rate), fmt::format("{} MiB", size / MiB),
                  count, obtained / 1e6, verdict(rate, obtained), size * 8 / s.worst / 1e6);
     }
 
@@ -146,23 +146,25 @@ int main() {
              "median ms", "off", "slowest ms");
   for (double latency : {0.0, 0.0005, 0.001, 0.005, 0.02, 0.05}) {
     const net::Link link{100e6, latency};
-    const double asked = 2 * (latency + link.busy_s(8));
+    const double asked = 2 * (latency + net::sent_at(link, 0, 8));
     const Spread s = round_trip(link, 21);
     fmt::print("{:>10} {:>10.3f} {:>12.3f} {:>10} {:>12.3f}\n", seconds_text(latency), 1e3 * asked, 1e3 * s.median,
-               latency > 0 ? fmt::format("{:+7.2f} %", 100 * (s.median / asked - 1)) : "", 1e3 * s.worst);
+               latency > 0 ? fmt::format("{:+.2f} %", 100 * (s.median / asked - 1)) : "", 1e3 * s.worst);
   }
 
-  fmt::print("\nall_reduce of fp32, emulated: 2 (M-1)/M n bytes a rank and two latencies\n{:>14} {:>4} {:>8} {:>10} {:>12} {:>10}\n",
-             "link", "M", "n", "asked ms", "median ms", "off");
+  fmt::print(
+      "\nall_reduce of fp32, emulated: 2 (M-1)/M n bytes a rank and two latencies\n{:>14} {:>4} {:>8} {:>10} {:>12} "
+      "{:>10}\n",
+      "link", "M", "n", "asked ms", "median ms", "off");
   for (const char* text : {"10mbit/20ms", "100mbit/20ms", "1gbit/1ms"})
     for (int m : {2, 4}) {
       net::Link link;
       from_text(text, link);
       const int64_t n = static_cast<int64_t>(link.rate / 100);
-      const double asked = 2 * (link.busy_s(4 * n * (m - 1) / m) + link.latency);
+      const double asked = 2 * (net::sent_at(link, 0, 4 * n * (m - 1) / m) + link.latency);
       const double obtained = all_reduce(link, m, n, 3).median;
       fmt::print("{:>14} {:>4} {:>8} {:>10.1f} {:>12.1f} {:>10}\n", text, m, n, 1e3 * asked, 1e3 * obtained,
-                 fmt::format("{:+7.2f} %", 100 * (obtained / asked - 1)));
+                 fmt::format("{:+.2f} %", 100 * (obtained / asked - 1)));
     }
 
   fmt::print("\nall_reduce of fp32 between threads, no link\n{:>4} {:>10} {:>12} {:>14}\n", "M", "bytes", "median ms",

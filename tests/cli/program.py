@@ -1,13 +1,17 @@
 """What the tests of the program share: a folder with a small text, ways to run it, and to see what it left there."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -45,6 +49,24 @@ class ProgramTest(unittest.TestCase):
         return subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.home, capture_output=True, text=True,
                               timeout=LIMIT_S, **options)
 
+    def on_a_terminal(self, *arguments, width=80, **environment):
+        """All that the program prints on a terminal of so many columns."""
+        ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        with subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.home, stdout=its, stderr=its, stdin=its,
+                              env=clean | environment) as process:
+            os.close(its)
+            text = b""
+            try:
+                while part := os.read(ours, 4096):
+                    text += part
+            except OSError:  # how Linux says that the other side is closed
+                pass
+            self.assertEqual(0, process.wait(), text)
+        os.close(ours)
+        return text.decode()
+
     def start_program(self, *arguments, **options):
         process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.home, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, **options)
@@ -72,7 +94,11 @@ class ProgramTest(unittest.TestCase):
     def metrics(self, run):
         return [json.loads(line) for line in (self.home / run / "metrics.jsonl").read_text().splitlines()]
 
+    def assert_as_before(self, before, after):
+        changed = [path for path in before if after.get(path, "gone") != before[path]]
+        self.assertEqual([], changed, "changed or gone")
+
     def left(self, path="."):
-        """Every file below a path and its bytes; folders have none."""
-        root = self.home / path
-        return {str(p.relative_to(self.home)): None if p.is_dir() else p.read_bytes() for p in sorted(root.rglob("*"))}
+        """Every file below a path and its bytes; folders and pipes have none."""
+        paths = sorted((self.home / path).rglob("*"))
+        return {str(p.relative_to(self.home)): p.read_bytes() if p.is_file() else None for p in paths}

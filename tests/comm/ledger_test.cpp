@@ -35,7 +35,9 @@ struct Counts {
   int64_t sent = 0, received = 0;
   friend bool operator==(const Counts&, const Counts&) = default;
 };
-std::ostream& operator<<(std::ostream& out, const Counts& c) { return out << c.sent << " sent " << c.received << " received"; }
+std::ostream& operator<<(std::ostream& out, const Counts& c) {
+  return out << c.sent << " sent " << c.received << " received";
+}
 
 Counts counts(const Ledger& ledger, Kind kind) { return {ledger.sent(kind), ledger.received(kind)}; }
 
@@ -71,7 +73,8 @@ void expect_bytes(const Call& call, const std::function<Counts(int64_t n, int ra
         EXPECT_EQ(entered, formula(n, group->rank(), m)) << "n " << n << " rank " << group->rank() << " of " << m;
         work->wait();
         EXPECT_EQ(counts(group->ledger(), Kind::payload), entered) << "a count must not depend on timing";
-        EXPECT_EQ((Counts{mail->sent, mail->received}), entered) << "n " << n << " rank " << group->rank() << " of " << m;
+        EXPECT_EQ((Counts{mail->sent, mail->received}), entered)
+            << "n " << n << " rank " << group->rank() << " of " << m;
         EXPECT_EQ(group->ledger().sent(), entered.sent);
         EXPECT_EQ(group->ledger().received(), entered.received);
         sent += entered.sent, received += entered.received;

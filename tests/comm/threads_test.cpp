@@ -119,7 +119,10 @@ TEST(ThreadMail, WrongCallsSayWhatWasWanted) {
   EXPECT_EQ(error_of([&] { mails[0]->post(filled(3, 1), 1, 4); }), "[comm] rank 0 posted tag 4 to rank 1 twice");
   EXPECT_EQ(error_of([&] { mails[0]->post(filled(3, 1), 2, 0); }), "[comm] there is no rank 2 among 2");
   EXPECT_EQ(error_of([&] { mails[0]->take(filled(3, 1), -1, 0); }), "[comm] there is no rank -1 among 2");
-  EXPECT_EQ(error_of([&] { mails[0]->post(at::empty({4, 4}).t(), 1, 0); }), "[comm] a message is a contiguous CPU tensor");
+  EXPECT_EQ(error_of([&] {
+              mails[0]->post(at::empty({4, 4}).t(), 1, 0);
+            }),
+            "[comm] a message is a contiguous CPU tensor");
   EXPECT_EQ(error_of([&] { thread_mails(0, 60); }), "[comm] a world has at least one rank, got 0");
 }
 

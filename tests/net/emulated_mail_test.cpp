@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <latch>
@@ -24,9 +25,9 @@ using comm::Reduce;
 using comm::WorkPtr;
 using World = std::shared_ptr<MailGroup>;
 
-const Link kSlow{1e6, 0};       // 125 kB/s
-const Link kEndless{1, 0};      // a kilobyte takes more than two hours
-const Link kFar{1e9, 0.05};
+const Link kSlow{.rate = 1e6};     // 125 kB/s
+const Link kEndless{.rate = 1};    // a kilobyte takes more than two hours
+const Link kFar{.rate = 1e9, .latency = 0.05};
 
 World emulated(const World& world, Link link) { return world->over(std::make_shared<EmulatedMail>(world->mail(), link)); }
 
@@ -95,9 +96,9 @@ TEST(EmulatedMail, MessagesOfOneRankLeaveOneAfterAnotherWhoeverTheyAreFor) {
   Wire wire(3, {8e6, 3.0});
   wire.post(0, 1, 1'000'000), wire.post(0, 2, 500'000), wire.post(0, 1, 0), wire.post(0, 2, 250'000);
   const auto due = wire.due();
-  EXPECT_EQ(due[1] - due[0], to_duration(0.5)) << "the latency is added once a message, not once a queue";
-  EXPECT_EQ(due[2] - due[1], to_duration(0));
-  EXPECT_EQ(due[3] - due[2], to_duration(0.25));
+  EXPECT_NEAR(seconds_between(due[0], due[1]), 0.5, 1e-6) << "the latency is added once a message, not once a queue";
+  EXPECT_NEAR(seconds_between(due[1], due[2]), 0, 1e-6);
+  EXPECT_NEAR(seconds_between(due[2], due[3]), 0.25, 1e-6);
 }
 
 TEST(EmulatedMail, EachRankHasAnUplinkOfItsOwn) {
@@ -125,6 +126,49 @@ TEST(EmulatedMail, NoLinkAddsNothing) {
   wire.post(0, 1, 1 << 20), wire.post(0, 1, 1 << 20);
   const auto after = Clock::now();
   for (auto due : wire.due()) EXPECT_LE(due, after);
+}
+
+TEST(EmulatedMail, WhatTwoRanksSendSharesTheReceiversDownlink) {
+  Wire wire(3, {.rate = 8e6, .down = 8e6});
+  const auto before = Clock::now();
+  wire.post(0, 2, 2'000'000), wire.post(1, 2, 2'000'000);
+  const auto due = wire.due();
+  EXPECT_GE(due[0], before + to_duration(2));
+  EXPECT_GE(due[1], before + to_duration(4)) << "both left at once, but they come in one after the other";
+}
+
+TEST(EmulatedMail, AFasterDownlinkThanUplinkAddsNothing) {
+  Wire wire(2, {.rate = 8e6, .down = 80e6});
+  wire.post(0, 1, 1'000'000), wire.post(0, 1, 1'000'000);
+  const auto due = wire.due();
+  EXPECT_NEAR(seconds_between(due[0], due[1]), 1, 1e-6);
+}
+
+TEST(EmulatedMail, JitterIsDrawnForEachMessageAndIsTheSameAgain) {
+  const Link link{.latency = 1, .jitter = 0.5};
+  Wire wire(2, link), again(2, link);
+  const auto before = Clock::now();
+  for (int i = 0; i < 50; ++i) wire.post(0, 1, 8), again.post(0, 1, 8);
+  const auto after = Clock::now();
+  const auto first = wire.due(), second = again.due();
+  double least = 9, most = 0;
+  for (int i = 0; i < 50; ++i) {
+    const double extra = seconds_between(after, first[i]) - 1;
+    least = std::min(least, extra), most = std::max(most, extra);
+    EXPECT_LE(extra, 0.5);
+    EXPECT_GE(seconds_between(before, first[i]), 1);
+    EXPECT_NEAR(seconds_between(first[i], second[i]), 0, seconds_between(before, after) + 1e-6);
+  }
+  EXPECT_GT(most - least, 0.3) << "they differ";
+}
+
+TEST(EmulatedMail, NothingLeavesDuringAnOutage) {
+  Link link;
+  from_text("8mbit, at 0s down 30s", link);
+  Wire wire(2, link);
+  const auto before = Clock::now();
+  wire.post(0, 1, 1'000'000);
+  EXPECT_GE(wire.due()[0], before + to_duration(30.9));
 }
 
 TEST(EmulatedMail, RestsInRealTime) {

@@ -3,8 +3,8 @@
 //
 // A message is the bytes of a contiguous CPU tensor. It is matched by sender and tag; a tag is used once. post() and
 // take() return at once and may be called from any thread. The sender's tensor must not change until the post's wait()
-// returns, the receiver's must not be touched until the take's does. Either wait throws Timeout if the other side does not
-// come in time. Tags are in [0, 2^62); a mail that wraps a mail may use the bit above for messages of its own.
+// returns, the receiver's must not be touched until the take's does. Either wait throws Timeout if the other side does
+// not come in time. Tags are in [0, 2^62); a mail that wraps a mail may use the bit above for messages of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>

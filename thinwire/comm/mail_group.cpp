@@ -40,13 +40,14 @@ struct MailGroup::Call final : Work {
   Clock::time_point begun = Clock::now();
   int64_t bytes = 0;
 
-  // Runs one leg's work; what it throws is thrown again by wait().
+  // Runs one leg's work, unless one before it threw; what it throws is thrown again by wait().
   template <class F>
   void run(F&& leg) {
+    if (failure) return;
     try {
       leg();
     } catch (...) {
-      finish(std::current_exception());
+      failure = std::current_exception();
     }
   }
   void await_takes() {
@@ -58,15 +59,16 @@ struct MailGroup::Call final : Work {
     for (auto& work : posts) work->wait();
     posts.clear();
   }
-  void finish(std::exception_ptr error = nullptr) {
-    if (!error)  // after an error a message may still be on its way into the buffer
+  // A job of its own, after those that hold the caller's tensors: they are let go before wait() returns, so that the
+  // caller's memory is freed by the caller.
+  void finish() {
+    if (!failure)  // after an error a message may still be on its way into the buffer
       for (auto& buffer : scratch) pool->give_back(std::move(buffer));
-    scratch.clear();
+    scratch.clear(), posts.clear(), takes.clear();
     if (trace) trace->add(Doing::transfer, begun, Clock::now(), bytes);
     {
       std::lock_guard lock(mutex);
       finished = true;
-      failure = error;
     }
     changed.notify_all();
   }
@@ -84,7 +86,7 @@ struct MailGroup::Call final : Work {
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool finished = false;
-  std::exception_ptr failure;
+  std::exception_ptr failure;  // the lanes' until it is finished, then constant
 };
 
 namespace {
@@ -203,6 +205,16 @@ void MailGroup::exchange(Call& call, int leg, At&& outgoing, At&& incoming) {
   for (int i = 1; i < m; ++i) take(call, incoming((rank_ + m - i) % m), (rank_ + m - i) % m, leg);
 }
 
+// When the scatter lane has come so far, the gather lane awaits what it started, and the call is over.
+void MailGroup::then_gather(CallPtr call) {
+  scatter_lane_.add([call, this] {
+    gather_lane_.add([call] {
+      call->run([&] { call->await_all(); });
+      call->finish();
+    });
+  });
+}
+
 using At = std::function<at::Tensor(int)>;
 
 WorkPtr MailGroup::all_reduce_(at::Tensor x, Reduce how, Kind kind) {
@@ -221,19 +233,14 @@ WorkPtr MailGroup::all_reduce_(at::Tensor x, Reduce how, Kind kind) {
     if (k != rank_) call->scratch.push_back(others[k] = pool_->get(own.nbytes()));
   exchange(*call, 0, At([&](int k) { return chunk(x, k); }), At([&](int k) { return others[k]; }));
 
-  scatter_lane_.add([=, this]() mutable {
+  scatter_lane_.add([=, this] {
     call->run([&] {
       call->await_takes();
       reduce(own, own, others, rank_, how);
       exchange(*call, 1, At([&](int) { return own; }), At([&](int k) { return chunk(x, k); }));
-      gather_lane_.add([call] {
-        call->run([&] {
-          call->await_all();
-          call->finish();
-        });
-      });
     });
   });
+  then_gather(call);
   return call;
 }
 
@@ -254,9 +261,9 @@ WorkPtr MailGroup::reduce_scatter(at::Tensor out, at::Tensor in, Reduce how, Kin
     call->run([&] {
       call->await_all();
       reduce(out, part(in, rank_), others, rank_, how);
-      call->finish();
     });
   });
+  scatter_lane_.add([call] { call->finish(); });
   return call;
 }
 
@@ -275,9 +282,9 @@ WorkPtr MailGroup::all_gather(at::Tensor out, at::Tensor in, Kind kind) {
     call->run([&] {
       copy(part(out, rank_), in);
       call->await_all();
-      call->finish();
     });
   });
+  scatter_lane_.add([call] { call->finish(); });
   return call;
 }
 
@@ -295,15 +302,15 @@ WorkPtr MailGroup::all_to_all(at::Tensor out, at::Tensor in, Kind kind) {
     call->run([&] {
       copy(part(out, rank_), part(in, rank_));
       call->await_all();
-      call->finish();
     });
   });
+  scatter_lane_.add([call] { call->finish(); });
   return call;
 }
 
 // The root sends member k its chunk only; then every member passes its chunk on to the others. The root has nothing to
-// wait for in between, but goes through the scatter lane too: second legs must be in the order of the calls on every rank,
-// or two ranks may wait for each other.
+// wait for in between, but goes through the scatter lane too: the gather lanes of all ranks must have the calls in one
+// order, or two ranks may wait for each other.
 WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   check_buffer(x);
   const int64_t m = size();
@@ -331,14 +338,9 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
     call->run([&] {
       call->await_takes();
       if (!is_root) pass_on();
-      gather_lane_.add([call] {
-        call->run([&] {
-          call->await_all();
-          call->finish();
-        });
-      });
     });
   });
+  then_gather(call);
   return call;
 }
 

@@ -61,6 +61,7 @@ class MailGroup final : public Group {
   void take(Call& call, const at::Tensor& bytes, int from, int leg);
   template <class At>
   void exchange(Call& call, int leg, At&& outgoing, At&& incoming);
+  void then_gather(CallPtr call);
 
   const MailPtr mail_;
   const std::vector<int> members_;  // mail ranks

@@ -52,8 +52,8 @@ struct Hub {
     }
   }
 
-  // Waits at `box` until ready() or the end of the world; `lock` holds the box. A wait for `peer` in which nobody rested
-  // for timeout_s ends the world.
+  // Waits at `box`, which `lock` holds, until ready() or the end of the world. If it waits for `peer` for timeout_s, in
+  // which nobody rests, that is the end of the world.
   template <class Ready>
   void await(Box& box, std::unique_lock<std::mutex>& lock, int peer, Ready&& ready) {
     const auto begin = Clock::now();
@@ -141,6 +141,8 @@ class Take final : public Work {
   }
   void read(Letter& letter) {
     if (into_.nbytes() > 0) std::memcpy(into_.mutable_data_ptr(), letter.bytes.const_data_ptr(), into_.nbytes());
+    into_.reset();
+    letter.bytes.reset();  // before the sender hears of it: its memory is not ours to free
     finished_ = true;
     Box& sender = hub_->boxes[key_.first];
     {

@@ -1,27 +1,48 @@
-// A link, as a value: how many bits a second, and how long a bit is under way.
+// A link, as a value: how many bits a second, how long a bit is under way, and what goes wrong when.
 //
-//   "100mbit/20ms"   rate / one-way latency        "1gbit"       no latency
-//   "none"           as fast as it goes            "none/20ms"   latency only
+//   "100mbit/20ms"            rate / one-way latency              "1gbit"        no latency
+//   "none"                    as fast as it goes                  "none/20ms"    latency only
+//   "20mbit:100mbit/20ms"     up : down (without it, receiving is not limited)
+//   "100mbit/20ms~5ms"        each message is up to 5 ms later still, by a seeded draw
+//   "100mbit/20ms, at 5s 10mbit, at 8s down 2s"
+//                             a script: from 5 s on another rate (or up:down), at 8 s nothing passes for 2 s
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace thinwire::net {
 
-struct Link {
-  double rate = std::numeric_limits<double>::infinity();  // bits a second, > 0
-  double latency = 0;                                     // seconds, one way
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-  bool none() const { return rate == std::numeric_limits<double>::infinity() && latency == 0; }
-  // Seconds for which a message of so many bytes keeps the sender's uplink busy.
-  double busy_s(int64_t bytes) const { return static_cast<double>(bytes) * 8 / rate; }
+// Something that happens to a link, in seconds from its start.
+struct Event {
+  double at = 0;
+  double outage = 0;                        // seconds for which nothing passes; 0: a change of rates instead
+  double rate = kUnlimited, down = kUnlimited;
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+struct Link {
+  double rate = kUnlimited;   // of sending, bits a second, > 0
+  double latency = 0;         // seconds, one way
+  double down = kUnlimited;   // of receiving
+  double jitter = 0;          // seconds that are added at most
+  std::vector<Event> events = {};  // ordered by time
+
+  bool none() const { return *this == Link{}; }
   friend bool operator==(const Link&, const Link&) = default;
 };
 
 void from_text(std::string_view text, Link& out);
 std::string to_text(const Link& link);
+
+// When the last bit of a message has passed the uplink (the downlink) that starts on it at `begin`, in seconds from the
+// link's start. Pure: the script is followed through.
+double sent_at(const Link& link, double begin, int64_t bytes);
+double received_at(const Link& link, double begin, int64_t bytes);
 
 }  // namespace thinwire::net

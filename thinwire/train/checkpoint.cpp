@@ -211,11 +211,11 @@ json parse_manifest(const std::string& text, const fs::path& path) {
   }
   TORCH_CHECK(manifest.is_object(), path.string(), ": not a JSON object");
 
-  const auto& format = field(manifest, "format", json::value_t::string, path).get_ref<const std::string&>();
+  const std::string format = field(manifest, "format", json::value_t::string, path).get<std::string>();
   TORCH_CHECK(format == kFormat, path.string(), ": not a manifest of ", kFormat);
   const auto version = field(manifest, "version", json::value_t::number_unsigned, path).get<uint64_t>();
   TORCH_CHECK(version == kVersion, path.string(), ": wanted version ", kVersion, ", is ", version);
-  const auto& seal = field(manifest, "xxh3", json::value_t::string, path).get_ref<const std::string&>();
+  const std::string seal = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
   TORCH_CHECK(seal == seal_of(manifest), path.string(), ": damaged, its XXH3 does not fit");
   field(manifest, "step", json::value_t::number_unsigned, path);
   field(manifest, "replicas", json::value_t::number_unsigned, path);
@@ -241,7 +241,7 @@ Safetensors read_part(const fs::path& folder, const std::string& name, const jso
   const fs::path path = folder / name, manifest = folder / kManifest;
   const json& about = field(files, name, json::value_t::object, manifest);
   const auto bytes = field(about, "bytes", json::value_t::number_unsigned, manifest).get<uint64_t>();
-  const auto& hash = field(about, "xxh3", json::value_t::string, manifest).get_ref<const std::string&>();
+  const std::string hash = field(about, "xxh3", json::value_t::string, manifest).get<std::string>();
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
   check(error, path);

@@ -107,10 +107,10 @@ int64_t Recipe::planned_steps() const {
 RecipeText read_recipe(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) throw BadInput("there is no recipe {}", path.string());
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file;
   std::stringstream text;
-  if (!std::filesystem::is_regular_file(path, ignored) || !file || !(text << file.rdbuf()))
-    throw BadInput("{} cannot be read as a recipe", path.string());
+  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);  // a pipe would hold us up
+  if (!file.is_open() || !(text << file.rdbuf())) throw BadInput("{} cannot be read as a recipe", path.string());
   return parse_recipe(text.str(), path.string());
 }
 

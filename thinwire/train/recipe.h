@@ -37,7 +37,7 @@ struct LinkOptions {
 };
 template <class F>
 void fields(F&& f, LinkOptions& o) {
-  f("replicas", o.replicas, any(), "emulated uplink of each replica, \"rate/latency\" like \"100mbit/20ms\", or \"none\"");
+  f("replicas", o.replicas, any(), "emulated link of each replica, \"rate/latency\" like \"100mbit/20ms\" (docs/net.md has more), or \"none\"");
 }
 
 struct TrainOptions {

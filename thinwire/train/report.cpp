@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 
 #include "thinwire/train/report_bars.h"
 #include "thinwire/train/report_curves.h"
@@ -22,17 +23,29 @@ namespace {
 
 using Runs = std::vector<RunRecord>;
 
-constexpr double kFull = 1040, kHalf = 506, kPhone = 343;  // pixels at which text has the size of the page's
+constexpr double kFull = 1040, kMiddle = 690, kHalf = 506, kPhone = 343;  // pixels at which text has the page's size
 
-// The same picture for a wide page and for a phone; the style sheet shows one of them.
+// The same picture for several widths of the page; the style sheet shows one of them.
+struct Sizes {
+  Size wide, narrow;
+  std::optional<Size> middle = {};  // unset: as narrow
+};
+
 template <class Draw>
-std::string both(Size wide, Size narrow, Draw&& draw) {
-  return fmt::format("<div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div>\n", draw(wide), draw(narrow));
+std::string pictures(const Sizes& sizes, Draw&& draw) {
+  std::string out = fmt::format("<div class=\"wide\">{}</div>\n", draw(sizes.wide));
+  if (sizes.middle) out += fmt::format("<div class=\"middle\">{}</div>\n", draw(*sizes.middle));
+  return out + fmt::format("<div class=\"{}narrow\">{}</div>\n", sizes.middle ? "" : "middle ", draw(sizes.narrow));
 }
 
-std::string figure(const Chart& chart, const std::string& heading, const std::string& caption, Size wide) {
+Sizes whole_width(double wide_height, double narrow_height) {
+  return {{kFull, wide_height}, {kPhone, narrow_height}, Size{kMiddle, std::min(wide_height, 340.0)}};
+}
+constexpr Sizes kHalfWidth = {{kHalf, 340}, {kPhone, 290}};
+
+std::string figure(const Chart& chart, const std::string& heading, const std::string& caption, const Sizes& sizes) {
   return fmt::format("<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>\n", chart.id, heading,
-                     both(wide, {kPhone, 290}, [&](Size size) { return chart_svg(chart, size); }), caption);
+                     pictures(sizes, [&](Size size) { return chart_svg(chart, size); }), caption);
 }
 
 std::string line_key(size_t run, const std::string& label) {
@@ -50,16 +63,18 @@ std::string legend(const Runs& runs) {
 
 std::string time_legend(bool wire, bool other) {
   auto item = [](const char* kind, const char* more, const char* name) {
-    return fmt::format(R"(<li><span class="swatch{}"><svg viewBox="0 0 18 11" preserveAspectRatio="none"><title>{}</title>)"
-                       R"(<rect class="{}" width="18" height="11"/></svg></span>{}</li>)",
-                       more, name, kind, name);
+    return fmt::format(
+        R"(<li><span class="swatch{}"><svg viewBox="0 0 18 11" preserveAspectRatio="none"><title>{}</title>)"
+        R"(<rect class="{}" width="18" height="11"/></svg></span>{}</li>)",
+        more, name, kind, name);
   };
   return "<ul class=\"legend\">" + item("compute", "", "computing") + item("wait", "", "waiting for the wire") +
          (wire ? item("wire", " thin", "on the wire") : "") + (other ? item("other", "", "other") : "") + "</ul>\n";
 }
 
 std::string cell(const char* name, const std::string& value, const std::string& kind = "") {
-  return fmt::format("<td data-name=\"{}\"{}>{}</td>", name, kind.empty() ? "" : fmt::format(" class=\"{}\"", kind), value);
+  return fmt::format("<td data-name=\"{}\"{}>{}</td>", name, kind.empty() ? "" : fmt::format(" class=\"{}\"", kind),
+                     value);
 }
 
 std::string table(const Runs& runs) {
@@ -70,8 +85,10 @@ std::string table(const Runs& runs) {
     if (run.result.val_loss < best) best = run.result.val_loss;
   }
   std::string out =
-      "<table id=\"results\">\n<thead><tr><th>strategy</th><th>held-out loss<small>nats a token</small></th>"
-      "<th>gap to all_reduce<small>nats a token</small></th><th>steps</th><th>time<small>s</small></th>"
+      "<table id=\"results\">\n<thead><tr><th>strategy</th><th>held-out loss<small>nats a token</small></th>";
+  if (base && runs.size() > 1) out += "<th>gap to all_reduce<small>nats a token</small></th>";
+  out +=
+      "<th>steps</th><th>time<small>s</small></th>"
       "<th>tokens/s</th><th>utilisation<small>time computing</small></th><th>exposed<small>s waiting</small></th>"
       "<th>wire<small>MB sent</small></th><th>weights<small>hash</small></th></tr></thead>\n<tbody>\n";
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -80,7 +97,7 @@ std::string table(const Runs& runs) {
     out += "<tr>" + cell("strategy", line_key(i, runs[i].label) + escaped(runs[i].label) +
                                          (r.finished ? "" : "&nbsp;<span class=\"state\">unfinished</span>"));
     out += cell("held-out loss", fixed_text(r.val_loss, 4), r.val_loss == best && runs.size() > 1 ? "best" : "");
-    out += cell("gap to all_reduce", std::isfinite(gap) ? fmt::format("{:+.4f}", gap) : "–");
+    if (base && runs.size() > 1) out += cell("gap to all_reduce", signed_text(gap, 4));
     out += cell("steps", fmt::format("{}", r.steps)) + cell("time, s", fixed_text(r.seconds, 1));
     out += cell("tokens/s", short_count(r.tokens_per_s)) + cell("utilisation", percent_text(r.utilisation));
     out += cell("exposed, s", fixed_text(r.exposed_s, 1));
@@ -92,24 +109,30 @@ std::string table(const Runs& runs) {
 
 std::string results_section(const Runs& runs) {
   return "<section>\n<h2>What came out</h2>\n<p class=\"note\">The held-out loss is measured on text the model was not "
-         "trained on: lower is better. Utilisation is the share of the time in which a replica computed and did not wait; "
+         "trained on: lower is better. Utilisation is the share of the time in which a replica computed and did not "
+         "wait; "
          "wire is what one replica sent. Runs with equal weights have equal hashes.</p>\n" +
          table(runs) + "</section>\n";
 }
 
 std::string curves_section(const Runs& runs) {
   const Chart bytes = loss_chart(runs, Over::bytes);
-  std::string out = "<section>\n<h2>How the loss fell</h2>\n<p class=\"note\">Lines are the training loss, smoothed: each "
-                    "point is the mean over a fortieth of the run. Circles are the held-out loss. The steep beginning is "
-                    "cut off at the top.</p>\n" + legend(runs);
-  out += figure(loss_chart(runs, Over::seconds), "Over time", "What counts for you: how good it is after how long, waiting included.",
-                {kFull, 400});
+  std::string out =
+      "<section>\n<h2>How the loss fell</h2>\n<p class=\"note\">Lines are the training loss, smoothed: each "
+      "point is the mean over a twentieth of the run (at least five steps). Circles are the held-out loss.";
+  if (bytes.floor) out += " The dashed line is the entropy of the data: no model can do better on average.";
+  if (bytes.y_top) out += " The steep beginning is cut off at the top.";
+  out += "</p>\n" + legend(runs);
+  out += figure(loss_chart(runs, Over::seconds), "Over time",
+                "What counts for you: how good it is after how long, waiting included.", whole_width(400, 290));
   out += "<div class=\"pair\">\n";
-  out += figure(loss_chart(runs, Over::steps), "Over steps", "What a step is worth, however long it takes.", {kHalf, 340});
-  out += figure(bytes, "Over bytes sent",
-                bytes.x_log ? "What a byte is worth. The axis is logarithmic: each mark is a multiple of the one before."
-                            : "What a byte on the wire is worth.",
-                {kHalf, 340});
+  out +=
+      figure(loss_chart(runs, Over::steps), "Over steps", "What a step is worth, however long it takes.", kHalfWidth);
+  out +=
+      figure(bytes, "Over bytes sent",
+             bytes.x_log ? "What a byte is worth. The axis is logarithmic: each mark is a multiple of the one before."
+                         : "What a byte on the wire is worth.",
+             kHalfWidth);
   return out + "</div>\n</section>\n";
 }
 
@@ -119,22 +142,26 @@ std::string timeline_section(const Runs& runs) {
     if (run.timeline) timelines.push_back(&*run.timeline);
   if (timelines.empty()) return "";
   const double seconds = common_seconds(timelines);
-  std::string out = "<section id=\"timeline\">\n<h2>A few rounds, seen closely</h2>\n<p class=\"note\">The last moments of "
-                    "each run, all to one scale. The upper lane of a replica is what it does, the lower one what it has on "
-                    "the wire: where both are filled the transfer costs nothing, where the upper one is hatched the "
-                    "replica stands still.</p>\n" + time_legend(true, false);
+  std::string out =
+      "<section id=\"timeline\">\n<h2>A few rounds, seen closely</h2>\n<p class=\"note\">The last moments of "
+      "each run, all to one scale. The upper lane of a replica is what it does, the lower one what it has on "
+      "the wire: where both are filled the transfer costs nothing, where the upper one is hatched the "
+      "replica stands still. Where it is empty it did neither: the run was "
+      "being evaluated or saved, or the replica had no processor to itself.</p>\n" +
+      time_legend(true, false);
   for (const auto& run : runs) {
     if (!run.timeline) continue;
     const auto& timeline = *run.timeline;
     const TimelineSummary sum = summary(timeline, seconds);
     const std::string said = fmt::format(
-        "{:.0f} steps in {}; {} of the time waiting. The wire is busy for {} of it{}.{}", sum.steps,
-        time_text(std::min(seconds, timeline.seconds())), percent_text(sum.waiting), percent_text(sum.wire),
+        "{:.0f} step{} in {}; {} of the time waiting. The wire is busy for {} of it{}.{}", sum.steps,
+        std::llround(sum.steps) == 1 ? "" : "s", time_text(std::min(seconds, timeline.seconds())),
+        percent_text(sum.waiting), percent_text(sum.wire),
         sum.wire > 0 ? fmt::format(", {} of that behind computation", percent_text(sum.hidden)) : "",
         timeline.ranks.size() > 4 ? fmt::format(" 4 of {} replicas are drawn.", timeline.ranks.size()) : "");
     const double height = timeline_height(timeline);
     out += fmt::format("<figure>\n<div class=\"lane-head\"><h3>{}</h3><p class=\"note\">{}</p></div>\n{}</figure>\n",
-                       escaped(run.label), said, both({kFull, height}, {kPhone, height}, [&](Size size) {
+                       escaped(run.label), said, pictures(whole_width(height, height), [&](Size size) {
                          return timeline_svg(timeline, "Timeline of " + run.label + ": " + said, seconds, size);
                        }));
   }
@@ -152,20 +179,27 @@ std::string time_section(const Runs& runs) {
   }
   if (bars.empty()) return "";
   const double height = bars_height(bars.size());
-  return "<section id=\"time\">\n<h2>Where the time went</h2>\n<p class=\"note\">Mean over the replicas, training steps "
-         "only.</p>\n" + time_legend(false, other) + "<figure>\n" +
-         both({kFull, height}, {kPhone, height},
-              [&](Size size) { return bars_svg(bars, "Computing, waiting and other time of each run", size); }) +
+  return "<section id=\"time\">\n<h2>Where the time went</h2>\n<p class=\"note\">Mean over the replicas, training "
+         "steps "
+         "only.</p>\n" +
+         time_legend(false, other) + "<figure>\n" +
+         pictures(whole_width(height, height),
+                  [&](Size size) { return bars_svg(bars, "Computing, waiting and other time of each run", size); }) +
          "</figure>\n</section>\n";
 }
 
 std::string distance_section(const Runs& runs) {
   const auto chart = distance_chart(runs);
   if (!chart) return "";
-  return "<section>\n<h2>How far the replicas drift apart</h2>\n<p class=\"note\">Between two exchanges every replica goes "
+  return "<section>\n<h2>How far the replicas drift apart</h2>\n<p class=\"note\">Between two exchanges every replica "
+         "goes "
          "its own way. The consensus distance is the mean squared distance of their weights from the average of all, "
          "divided by the squared length of that average: 0 means they are equal, 0.0001 that they are about 1 % apart."
-         "</p>\n" + figure(*chart, "Over steps", "Measured at each evaluation under way.", {kFull, 320}) + "</section>\n";
+         "</p>\n" +
+         figure(*chart, "Over steps",
+                "Measured at each evaluation under way: where in a round that falls decides how high the point lies.",
+                whole_width(320, 290)) +
+         "</section>\n";
 }
 
 std::string words_section(const Runs& runs) {
@@ -178,9 +212,12 @@ std::string words_section(const Runs& runs) {
     out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), words);
   }
   if (out.empty()) return "";
-  return "<section>\n<h2>What the strategies do</h2>\n<p class=\"note\">Several copies of a model, the replicas, train on "
-         "different parts of the data. A strategy decides what they send each other, when, and whether anybody waits for "
-         "it.</p>\n<dl class=\"words\">\n" + out + "</dl>\n</section>\n";
+  return "<section>\n<h2>What the strategies do</h2>\n<p class=\"note\">Several copies of a model, the replicas, train "
+         "on "
+         "different parts of the data. A strategy decides what they send each other, when, and whether anybody waits "
+         "for "
+         "it.</p>\n<dl class=\"words\">\n" +
+         out + "</dl>\n</section>\n";
 }
 
 std::string again_section(const Runs& runs) {
@@ -194,11 +231,12 @@ std::string again_section(const Runs& runs) {
     commands += escaped(command) + "\n";
   }
   std::string out = "<section id=\"again\">\n<h2>Do it again</h2>\n<pre><code>" + commands + "</code></pre>\n";
-  out += "<p class=\"note\">Delays are numbers in the recipe, never accidents of timing: the same recipe and the same "
-         "number of steps give the same weights, bit for bit, on the same kind of CPU. Each recipe, complete:</p>\n";
+  out +=
+      "<p class=\"note\">Delays are numbers in the recipe, never accidents of timing: the same recipe and the same "
+      "number of steps give the same weights, bit for bit, on the same kind of CPU. Each recipe, complete:</p>\n";
   for (const auto& run : runs)
-    out += fmt::format("<details><summary>recipe of {}</summary><pre><code>{}</code></pre></details>\n", escaped(run.label),
-                       escaped(run.recipe_toml));
+    out += fmt::format("<details><summary>recipe of {}</summary><pre><code>{}</code></pre></details>\n",
+                       escaped(run.label), escaped(run.recipe_toml));
   return out + "</section>\n";
 }
 
@@ -207,14 +245,15 @@ std::string again_section(const Runs& runs) {
 std::string report_html(const std::vector<fs::path>& dirs, const ReportOptions& options) {
   const Runs runs = read_runs(dirs);
   const Headline headline = headline_html(runs);
-  std::string body = fmt::format("<header>\n<p class=\"eyebrow\"><b>thinwire</b> · training over slow links</p>\n<h1>{}</h1>\n",
-                                 headline.title);
+  std::string body = fmt::format(
+      "<header>\n<p class=\"eyebrow\"><b>thinwire</b> · training over slow links</p>\n<h1>{}</h1>\n", headline.title);
   if (!headline.lede.empty()) body += fmt::format("<p class=\"lede\">{}</p>\n", headline.lede);
   body += fmt::format("<dl class=\"facts\">\n{}</dl>\n</header>\n", facts_html(runs));
   body += results_section(runs) + curves_section(runs) + timeline_section(runs) + time_section(runs) +
           distance_section(runs) + words_section(runs) + again_section(runs);
-  body += fmt::format("<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n",
-                      version(), runs.size(), runs.size() == 1 ? "" : "s");
+  body += fmt::format(
+      "<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n", version(),
+      runs.size(), runs.size() == 1 ? "" : "s");
   return page_html(options.title, body);
 }
 

@@ -21,14 +21,19 @@ AxisUnit axis_unit(Unit unit, double largest) {
     return largest >= 2e9 ? AxisUnit{1e9, "GB"} : largest >= 2e6 ? AxisUnit{1e6, "MB"} : AxisUnit{1e3, "kB"};
   if (unit == Unit::seconds)
     return largest >= 4 * 3600 ? AxisUnit{3600, "hours"} : largest >= 300 ? AxisUnit{60, "minutes"} : AxisUnit{1, "s"};
-  return {};
+  if (largest >= 0.01 || largest <= 0) return {};
+  static constexpr const char* digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  const int power =
+      static_cast<int>(std::ceil(-std::log10(largest) - 1e-9));  // small numbers are told in powers of ten
+  std::string name = "units of 10⁻";
+  for (const char c : std::to_string(power)) name += digits[c - '0'];
+  return {std::pow(10, -power), name};
 }
 
-std::string tick_text(double value) {
-  const double size = std::abs(value);
-  if (size != 0 && (size < 1e-3 || size >= 1e6)) return fmt::format("{:.3g}", value);
-  std::string text = fmt::format("{:.6g}", value);
-  return text;
+std::string tick_text(double value) { return fmt::format("{:.{}g}", value, std::abs(value) >= 1e6 ? 3 : 6); }
+
+std::string named(const std::string& name, const AxisUnit& unit) {
+  return escaped(unit.name.empty() ? name : fmt::format("{} ({})", name, unit.name));
 }
 
 }  // namespace
@@ -37,8 +42,7 @@ Scale::Scale(double low, double high, double from_px, double to_px, bool log)
     : low_(low), high_(high), from_(from_px), to_(to_px), log_(log) {}
 
 double Scale::operator()(double value) const {
-  const double share =
-      log_ ? std::log(value / low_) / std::log(high_ / low_) : (value - low_) / (high_ - low_);
+  const double share = log_ ? std::log(value / low_) / std::log(high_ / low_) : (value - low_) / (high_ - low_);
   return from_ + share * (to_ - from_);
 }
 
@@ -59,9 +63,12 @@ std::string axes_svg(const Scale& x, const Scale& y, const Box& plot, Unit x_uni
   const bool small = size.width < 400;
   std::string svg = R"(<g class="axis">)";
   const auto rows = y.ticks(small ? 5 : 6);
+  const AxisUnit y_unit = axis_unit(Unit::number, rows.empty() ? 0 : rows.back());
   for (const double v : rows) {
-    svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", plot.left, plot.right, y(v), y(v));
-    svg += fmt::format(R"(<text x="{}" y="{:.1f}" text-anchor="end">{}</text>)", plot.left - 8, y(v) + 4, tick_text(v));
+    svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", plot.left, plot.right, y(v),
+                       y(v));
+    svg += fmt::format(R"(<text x="{}" y="{:.1f}" text-anchor="end">{}</text>)", plot.left - 8, y(v) + 4,
+                       tick_text(v / y_unit.divide));
   }
   const auto columns = x.ticks(small ? 5 : size.width < 700 ? 6 : 10);
   const AxisUnit unit = axis_unit(x_unit, columns.empty() ? 0 : columns.back());
@@ -73,10 +80,9 @@ std::string axes_svg(const Scale& x, const Scale& y, const Box& plot, Unit x_uni
   }
   svg += fmt::format(R"(<line class="base" x1="{}" x2="{}" y1="{}" y2="{}"/>)", plot.left, plot.right, plot.bottom,
                      plot.bottom);
-  const std::string named = unit.name.empty() ? x_name : fmt::format("{} ({})", x_name, unit.name);
   svg += fmt::format(R"(<text class="name" x="{}" y="{}" text-anchor="end">{} →</text>)", plot.right, plot.bottom + 38,
-                     escaped(named));
-  svg += fmt::format(R"(<text class="name" x="2" y="13">{}</text></g>)", escaped(y_name));
+                     named(x_name, unit));
+  svg += fmt::format(R"(<text class="name" x="2" y="13">{}</text></g>)", named(y_name, y_unit));
   return svg;
 }
 

@@ -27,24 +27,26 @@ std::string bars_svg(const std::vector<TimeBar>& bars, const std::string& title,
   double top = 0;
   for (const auto& bar : bars) {
     svg += fmt::format(R"(<text class="barname" x="0" y="{}">{}</text>)", top + 14, escaped(bar.label));
-    svg += fmt::format(R"(<text class="bartotal" x="{}" y="{}" text-anchor="end">{}</text>)", size.width, top + 14,
-                       time_text(seconds(bar)));
+    svg += fmt::format(R"(<text class="bartotal" x="{}" y="{}" text-anchor="end">{} waiting of {}</text>)", size.width,
+                       top + 14, time_text(bar.exposed_s), time_text(seconds(bar)));
     double from = 0;
     struct Part {
       const char *kind, *name;
       double seconds;
     };
-    for (const Part& part : {Part{"compute", "computing", bar.compute_s}, Part{"wait", "waiting for the wire", bar.exposed_s},
-                             Part{"other", "other", bar.other_s}}) {
+    for (const Part& part :
+         {Part{"compute", "computing", bar.compute_s}, Part{"wait", "waiting for the wire", bar.exposed_s},
+          Part{"other", "other", bar.other_s}}) {
       const double width = x(from + part.seconds) - x(from);
       const std::string share = percent_text(part.seconds / seconds(bar));
       if (width > 0.2)
-        svg += fmt::format(R"(<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-tip="{}"/>)", part.kind,
-                           x(from), top + 20, width, kBar,
-                           escaped(fmt::format("{} {}: {} ({})", bar.label, part.name, time_text(part.seconds), share)));
-      if (width > 44)
-        svg += fmt::format(R"(<text class="share on-{}" x="{:.1f}" y="{}">{}</text>)", part.kind, x(from) + 8, top + 34.5,
-                           share);
+        svg +=
+            fmt::format(R"(<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-tip="{}"/>)", part.kind,
+                        x(from), top + 20, width, kBar,
+                        escaped(fmt::format("{} {}: {} ({})", bar.label, part.name, time_text(part.seconds), share)));
+      if (width > 40)
+        svg += fmt::format(R"(<text class="share on-{}" x="{:.1f}" y="{}">{}</text>)", part.kind, x(from) + 8,
+                           top + 34.5, share);
       from += part.seconds;
     }
     top += kPitch;

@@ -11,8 +11,9 @@ namespace thinwire::train {
 
 enum class Over { steps, seconds, bytes };
 
-// Lines: training loss, the mean over a fortieth of the run. Dots: held-out loss. Bytes are on a log axis where runs differ
-// by more than a factor of 20.
+// Lines: training loss, the mean over a twentieth of the run, or five steps. Dots: held-out loss. Bytes are on a log
+// axis where runs differ by more than a factor of 5. A loss falls steeply at first and then slowly: what is above all
+// of the last four fifths of every run is cut off.
 Chart loss_chart(const std::vector<RunRecord>& runs, Over over);
 
 // Nothing if no run was evaluated under way with replicas that differed.

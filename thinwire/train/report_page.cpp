@@ -50,7 +50,7 @@ ul.legend { display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 0 0 18px; pad
 figure { margin: 0 0 34px; } figure h3 { margin-bottom: 6px; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 28px; }
 svg { display: block; width: 100%; height: auto; font-size: 12.5px; } svg text { fill: var(--soft); }
-svg.defs { position: absolute; width: 0; height: 0; } .narrow { display: none; }
+svg.defs { position: absolute; width: 0; height: 0; } .middle, .narrow { display: none; }
 .axis .grid, .lanes .grid { stroke: var(--grid); } .axis .base, .axis .tick { stroke: var(--soft); stroke-width: 1; }
 .axis .name { fill: var(--ink); font-size: 12.5px; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: butt; }
@@ -74,7 +74,7 @@ svg .label.s6 { fill: var(--c6); } svg .label.s7 { fill: var(--c7); } svg .label
 .on-wait { fill: var(--wait-ink) !important; stroke: var(--wait); stroke-width: 5px; paint-order: stroke; }
 .on-other { fill: var(--other-ink) !important; }
 .lane-head { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 14px; margin-bottom: 6px; }
-.lane-head p { margin: 0; }
+.lane-head p { margin: 0; max-width: none; } figcaption { margin-top: 4px; }
 dl.words { display: grid; grid-template-columns: minmax(120px, 170px) 1fr; gap: 14px 24px; margin: 14px 0 0; }
 .words dt { font-weight: 650; } .words dd { margin: 0; max-width: 44em; }
 pre { margin: 0 0 16px; padding: 14px 16px; background: var(--raised); border-radius: 6px; white-space: pre-wrap;
@@ -84,20 +84,21 @@ footer { margin-top: 60px; padding-top: 16px; border-top: 1px solid var(--hair);
 #tip { position: absolute; z-index: 2; display: none; max-width: 280px; padding: 8px 11px; border-radius: 6px;
   pointer-events: none; background: var(--ink); color: var(--paper); font-size: 13px; line-height: 1.45; }
 #tip b { display: block; font-weight: 600; } #tip span { display: flex; justify-content: space-between; gap: 16px; }
-@media (max-width: 940px) { .pair { grid-template-columns: 1fr; } th, td { padding-left: 8px; } }
+@media (max-width: 960px) {
+  .wide { display: none; } .middle { display: block; } .narrow .label { font-size: 11.5px; }
+  thead { display: none; } table, tbody, td { display: block; }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(98px, 1fr)); gap: 9px 16px; padding: 16px 0;
+    border-bottom: 1px solid var(--hair); }
+  td, td:first-child { padding: 0; border: 0; text-align: left; }
+  td:first-child { grid-column: 1 / -1; font-size: 1.05rem; }
+  td:not(:first-child)::before { content: attr(data-name); display: block; color: var(--soft);
+    font: 400 12px/1.4 system-ui, sans-serif; }
+  td.hash { line-height: 24px; } }
 @media (max-width: 720px) {
   main { padding: 26px 16px 48px; } h2 { margin-top: 46px; }
-  .wide { display: none; } .narrow { display: block; max-width: 540px; }
+  .middle { display: none; } .narrow { display: block; max-width: 540px; } .pair { grid-template-columns: 1fr; }
   dl.facts { grid-template-columns: 1fr 1fr; gap: 14px 20px; }
-  thead { display: none; } table, tbody, tr, td { display: block; }
-  tr { display: grid; grid-template-columns: 1fr 1fr; gap: 2px 24px; padding: 14px 0; border-bottom: 1px solid var(--hair); }
-  td, td:first-child { display: flex; justify-content: space-between; align-items: baseline; padding: 1px 0; border: 0; }
-  td:first-child { grid-column: 1 / -1; justify-content: flex-start; align-items: center; font-size: 1.05rem; }
-  td:not(:first-child)::before { content: attr(data-name); color: var(--soft); font: 13px/1.5 system-ui, sans-serif; }
-  td.hash { grid-column: 1 / -1; }
   dl.words { grid-template-columns: 1fr; gap: 2px; } .words dd { margin-bottom: 12px; } }
-@media (max-width: 400px) { dl.facts, tr { grid-template-columns: 1fr; } }
-@media print { .narrow { display: none; } main { max-width: none; } }
 )css";
 
 constexpr const char* kScript = R"js(
@@ -178,9 +179,10 @@ constexpr const char* kScript = R"js(
 )js";
 
 constexpr const char* kPatterns =
-    R"(<svg class="defs" aria-hidden="true"><title>patterns</title><defs><pattern id="waiting" width="5" height="5" )"
-    R"(patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" fill="var(--wait)"/>)"
-    R"(<line x1="0" x2="0" y1="0" y2="5" stroke="var(--wait-line)" stroke-width="1.6"/></pattern></defs></svg>)";
+    R"svg(<svg class="defs" aria-hidden="true"><title>patterns</title><defs>
+<pattern id="waiting" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect width="5" height="5" fill="var(--wait)"/><line x1="0" x2="0" y1="0" y2="5" stroke="var(--wait-line)" stroke-width="1.6"/>
+</pattern></defs></svg>)svg";
 
 }  // namespace
 

@@ -62,7 +62,8 @@ TimelineSummary summary(const TimelineRecord& timeline, double seconds) {
   for (const auto& rank : timeline.ranks) {
     const auto waits = joined(rank.waits, shown, 0), transfers = joined(rank.transfers, shown, 0);
     sum.steps += static_cast<double>(std::ranges::count_if(
-                     rank.steps, [&](const auto& step) { return step.end <= shown * (1 + 1e-9); })) / ranks;
+                     rank.steps, [&](const auto& step) { return step.end <= shown * (1 + 1e-9); })) /
+                 ranks;
     sum.waiting += total(waits) / shown / ranks;
     busy += total(transfers);
     covered += overlap(transfers, waits);
@@ -87,7 +88,8 @@ double timeline_height(const TimelineRecord& timeline) {
 
 std::string timeline_svg(const TimelineRecord& timeline, const std::string& title, double seconds, Size size) {
   const bool small = size.width < 400;
-  const double left = small ? 18 : 66, right = size.width - 12, bottom = kTop + kPitch * static_cast<double>(lanes(timeline));
+  const double left = small ? 18 : 66, right = size.width - 12,
+               bottom = kTop + kPitch * static_cast<double>(lanes(timeline));
   const Scale x(0, seconds, left, right, false);
   const double pixel = seconds / (right - left);
   std::string svg = fmt::format(R"(<svg class="lanes" viewBox="0 0 {} {}" role="img"><title>{}</title>)", size.width,
@@ -95,8 +97,8 @@ std::string timeline_svg(const TimelineRecord& timeline, const std::string& titl
   const double unit = seconds < 1.5 ? 1e-3 : 1;
   for (const double v : ticks(0, seconds, small ? 4 : 8)) {
     svg += fmt::format(R"(<line class="grid" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{}"/>)", x(v), x(v), kTop, bottom);
-    svg += fmt::format(R"(<text class="ticktext" x="{:.1f}" y="{}" text-anchor="{}">{:.4g}{}</text>)", x(v), bottom + 18,
-                       right - x(v) < 12 ? "end" : "middle", v / unit, unit < 1 ? " ms" : " s");
+    svg += fmt::format(R"(<text class="ticktext" x="{:.1f}" y="{}" text-anchor="{}">{:.4g}{}</text>)", x(v),
+                       bottom + 18, right - x(v) < 12 ? "end" : "middle", v / unit, unit < 1 ? " ms" : " s");
   }
   for (size_t r = 0; r < lanes(timeline); ++r) {
     const auto& rank = timeline.ranks[r];
@@ -115,7 +117,7 @@ std::string timeline_svg(const TimelineRecord& timeline, const std::string& titl
       svg += bar("wire", span, x, below, kWire,
                  fmt::format("on the wire: {} in {}", bytes_text(span.bytes), time_text(span.end - span.begin)));
   }
-  if (const double end = x(timeline.seconds()); right - end > 60)
+  if (const double end = x(timeline.seconds()); right - end > 140)
     svg += fmt::format(R"(<text class="ticktext" x="{:.1f}" y="{}">the record ends here</text>)", end + 8, kTop + 13);
   return svg + "</svg>";
 }

@@ -1,5 +1,5 @@
-// The timeline of a run as a picture: for each replica a lane for computing and waiting, and below it one for what it has
-// on the wire. All runs of a report are drawn to one scale.
+// The timeline of a run as a picture: for each replica a lane for computing and waiting, and below it one for what it
+// has on the wire. All runs of a report are drawn to one scale.
 #pragma once
 
 #include <string>

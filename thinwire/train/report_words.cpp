@@ -38,7 +38,11 @@ std::string over(const RunRecord& run) {
   if (run.replicas == 1) return " on one replica";
   const std::string who = run.replicas > 0 ? fmt::format("{} replicas", run.replicas) : "the replicas";
   if (run.link.empty() || run.link == "none") return fmt::format(" with {} and no slow link between them", who);
-  return fmt::format(" with {} joined by {}", who, escaped(link_text(run.link)));
+  std::string link = escaped(link_text(run.link));
+  if (const size_t comma = link.find(", ");
+      comma != std::string::npos && link.find(',', comma + 1) == std::string::npos)
+    link.replace(comma, 2, " and ");
+  return fmt::format(" with {} joined by links of {}", who, link);
 }
 
 Headline one_headline(const RunRecord& run) {
@@ -57,13 +61,17 @@ Headline one_headline(const RunRecord& run) {
 Headline several_headline(const Runs& runs) {
   const RunRecord* best = best_of(runs);
   if (!best) return {fmt::format("{} runs, none of them evaluated yet.", runs.size()), ""};
-  const double seconds = agreed(runs, [](const RunRecord& r) { return r.number("train", "seconds"); }, 0);
-  const double steps = agreed(runs, [](const RunRecord& r) { return static_cast<double>(r.result.steps); }, 0);
-  const std::string when = seconds > 0  ? fmt::format("In the same {}", time_text(seconds))
+  const double seconds = agreed(
+      runs, [](const RunRecord& r) { return r.number("train", "seconds"); }, 0);
+  const double steps = agreed(
+      runs, [](const RunRecord& r) { return static_cast<double>(r.result.steps); }, 0);
+  const std::string when = seconds > 0  ? fmt::format("In the same {:g} seconds", seconds)
                            : steps >= 0 ? fmt::format("After the same {:.0f} steps", steps)
                                         : "Of these runs";
-  std::string text = fmt::format("{}{}, {} reached the lowest held-out loss: <strong>{}</strong>", when, over(*best),
-                                 strong(best->label), fixed_text(best->result.val_loss, 3));
+  const bool alike = std::ranges::all_of(
+      runs, [&](const RunRecord& run) { return run.link == best->link && run.replicas == best->replicas; });
+  std::string text = fmt::format("{}{}, {} reached the lowest held-out loss: <strong>{}</strong>", when,
+                                 alike ? over(*best) : "", strong(best->label), fixed_text(best->result.val_loss, 3));
   const auto base = std::ranges::find_if(
       runs, [](const RunRecord& r) { return r.result.strategy == "all_reduce" && std::isfinite(r.result.val_loss); });
   if (base != runs.end() && &*base != best)
@@ -75,39 +83,49 @@ Headline several_headline(const Runs& runs) {
   const double least = waiting(*by_wait.first), most = waiting(*by_wait.second);
   if (std::isfinite(least) && most - least > 0.005)
     headline.lede = fmt::format("Waiting for the wire took {} of {}’s time and {} of {}’s.", percent_text(most),
-                        escaped(by_wait.second->label), percent_text(least), escaped(by_wait.first->label));
+                                escaped(by_wait.second->label), percent_text(least), escaped(by_wait.first->label));
   return headline;
 }
 
 // Two sentences for each name; {p} is the period.
 const std::map<std::string, std::string> kSentences = {
     {"all_reduce",
-     "Every replica sends its gradients in every step, and all take the same averaged step, as if one machine had seen all "
-     "the data. It is exact and the yardstick for the others, but it sends the most and waits whenever the wire is slower "
+     "Every replica sends its gradients in every step, and all take the same averaged step, as if one machine had seen "
+     "all "
+     "the data. It is exact and the yardstick for the others, but it sends the most and waits whenever the wire is "
+     "slower "
      "than the computation."},
     {"local_sgd",
-     "Each replica trains alone for {p} steps, then all replace their weights by the average of all and go on from there. "
+     "Each replica trains alone for {p} steps, then all replace their weights by the average of all and go on from "
+     "there. "
      "That sends {p} times less than averaging every step, but everyone still stops and waits for each average."},
     {"slowmo",
-     "Each replica trains alone for {p} steps; the average of where they got to is taken as a direction, and the shared "
-     "weights move along it with momentum, so that progress that keeps pointing the same way adds up. Everyone waits for "
+     "Each replica trains alone for {p} steps; the average of where they got to is taken as a direction, and the "
+     "shared "
+     "weights move along it with momentum, so that progress that keeps pointing the same way adds up. Everyone waits "
+     "for "
      "each average."},
     {"diloco",
-     "Each replica trains alone for {p} steps; the average of their progress is handed to a second optimizer with Nesterov "
+     "Each replica trains alone for {p} steps; the average of their progress is handed to a second optimizer with "
+     "Nesterov "
      "momentum that moves the shared weights. Everyone waits for each average."},
     {"delayed_diloco",
-     "This is diloco one round late: the progress of a round of {p} steps is sent off while the next round computes, and "
+     "This is diloco one round late: the progress of a round of {p} steps is sent off while the next round computes, "
+     "and "
      "used when that ends. Nobody waits as long as a transfer takes no longer than a round."},
     {"eager_diloco",
-     "This is diloco one round late, and while a round’s progress is under way each replica already goes on with its own "
+     "This is diloco one round late, and while a round’s progress is under way each replica already goes on with its "
+     "own "
      "share of it. Nobody waits as long as a transfer takes no longer than the {p} steps of a round."},
     {"cocod",
      "Each replica trains on for {p} steps while the average of the round before is under way, and then swaps its old "
      "starting point for that average, keeping what it has done meanwhile. Nobody waits as long as a transfer takes no "
      "longer than a round."},
     {"co2",
-     "A round’s progress ({p} steps) is sent off while the next round computes and is used one round late, so nobody waits "
-     "as long as a transfer takes no longer than a round. Because a late direction can overshoot, it counts the less the "
+     "A round’s progress ({p} steps) is sent off while the next round computes and is used one round late, so nobody "
+     "waits "
+     "as long as a transfer takes no longer than a round. Because a late direction can overshoot, it counts the less "
+     "the "
      "more the weights have just moved, and the momentum is clipped."},
 };
 
@@ -128,7 +146,9 @@ std::string data_text(const RunRecord& run) {
   const std::string source = run.key("data", "source"), path = run.key("data", "path");
   if (source == "synthetic")
     return run.entropy ? fmt::format("synthetic, entropy {} nats a token", fixed_text(*run.entropy, 3)) : "synthetic";
-  return path.empty() ? source : fmt::format("{} in {}", source, path);
+  if (path.empty()) return source;
+  const std::filesystem::path whole(path);  // the recipe below has all of it
+  return fmt::format("{} in {}", source, whole.has_parent_path() ? "…/" + whole.filename().string() : path);
 }
 
 std::string replicas_text(const RunRecord& run) {
@@ -141,7 +161,8 @@ std::string machine_text(const RunRecord& run) {
 }
 
 std::string length_text(const RunRecord& run) {
-  if (const double seconds = run.number("train", "seconds"); seconds > 0) return time_text(seconds) + " of training";
+  if (const double seconds = run.number("train", "seconds"); seconds > 0)
+    return fmt::format("{:g} seconds of training", seconds);
   if (const double tokens = run.number("train", "tokens"); tokens > 0) return short_count(tokens) + " tokens";
   return run.key("train", "steps") + " steps";
 }
@@ -161,16 +182,21 @@ std::string strategy_html(const RunRecord& run) {
 std::string facts_html(const Runs& runs) {
   std::string out;
   const std::vector<std::pair<const char*, std::function<std::string(const RunRecord&)>>> facts = {
-      {"Model", model_text},     {"Parameters", parameters_text},
-      {"Data", data_text},       {"Replicas", replicas_text},
+      {"Model", model_text},
+      {"Parameters", parameters_text},
+      {"Data", data_text},
+      {"Replicas", replicas_text},
       {"Link of each replica", [](const RunRecord& run) { return link_text(run.link); }},
-      {"Length", length_text},   {"Machine", machine_text}};
+      {"Length", length_text},
+      {"Machine", machine_text}};
   for (const auto& [name, f] : facts) {
     std::vector<std::string> values;
     for (const auto& run : runs)
-      if (const auto value = f(run); !value.empty() && std::ranges::find(values, value) == values.end()) values.push_back(value);
+      if (const auto value = f(run); !value.empty() && std::ranges::find(values, value) == values.end())
+        values.push_back(value);
     if (!values.empty())
-      out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped(fmt::format("{}", fmt::join(values, " · "))));
+      out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name,
+                         escaped(fmt::format("{}", fmt::join(values, " · "))));
   }
   return out;
 }

@@ -54,7 +54,7 @@ class Rank {
         bare_(bare),
         wire_(recipe.link.replicas.none()
                   ? bare->over(bare->mail())
-                  : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), recipe.link.replicas))),
+                  : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), recipe.link.replicas, recipe.train.seed))),
         traces_(traces),
         replica_(recipe, text_, wire_, bare_),
         control_(bare_) {

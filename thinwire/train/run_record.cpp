@@ -77,8 +77,8 @@ void read_metrics(RunRecord& run) {
     auto number = [&](const char* key) { return number_of(json, key, place); };
     const int64_t step = whole_of(json, "step", place);
     if (event == "step")
-      run.steps.push_back({step, number("loss"), number("seconds"), number("compute_s"), number("exposed_s"),
-                           number("wire_bytes")});
+      run.steps.push_back(
+          {step, number("loss"), number("seconds"), number("compute_s"), number("exposed_s"), number("wire_bytes")});
     if (event == "eval")
       run.evals.push_back({step, number("val_loss"), number("consensus_distance"), number("seconds"),
                            number("wire_bytes"), json.contains("final")});
@@ -163,15 +163,18 @@ void read_timeline(RunRecord& run) {
   const Json json = parse_object(read_text(path), place);
   const auto ranks = json.find("ranks");
   if (ranks == json.end() || !ranks->is_array()) throw BadInput("{}: there is no list of ranks", place);
-  TimelineRecord timeline{.from_step = whole_of(json, "from_step", place), .to_step = whole_of(json, "to_step", place)};
+  TimelineRecord timeline;
+  timeline.from_step = whole_of(json, "from_step", place);
+  timeline.to_step = whole_of(json, "to_step", place);
   for (const auto& rank : *ranks)
-    timeline.ranks.push_back({spans_of(rank, "steps", place), spans_of(rank, "waits", place),
-                              spans_of(rank, "transfers", place)});
+    timeline.ranks.push_back(
+        {spans_of(rank, "steps", place), spans_of(rank, "waits", place), spans_of(rank, "transfers", place)});
   if (timeline.seconds() > 0) run.timeline = std::move(timeline);
 }
 
 RunRecord read_run(const fs::path& dir) {
-  RunRecord run{.dir = dir};
+  RunRecord run;
+  run.dir = dir;
   run.recipe_toml = read_text(dir / "recipe.toml");
   run.recipe = parse_recipe(run.recipe_toml, (dir / "recipe.toml").string());
   read_metrics(run);
@@ -253,7 +256,8 @@ std::vector<RunRecord> read_runs(const std::vector<fs::path>& dirs) {
       continue;
     }
     const auto below = runs_below(dir);
-    if (below.empty()) throw BadInput("{} holds no run: there is no recipe.toml in it, nor one level below", dir.string());
+    if (below.empty())
+      throw BadInput("{} holds no run: there is no recipe.toml in it, nor one level below", dir.string());
     for (const auto& run : below) runs.push_back(read_run(run));
   }
   if (runs.empty()) throw BadInput("a report wants at least one run directory");

@@ -1,9 +1,9 @@
 // What a run left in its directory, read back: recipe.toml, metrics.jsonl, result.json, timeline.json.
 //
-// recipe.toml and metrics.jsonl must be there. Without result.json the run is unfinished, and its last step stands for the
-// result; without timeline.json there is no timeline. A field that is absent or null is NaN, empty or unset; one of the
-// wrong type, and a line that is not JSON, is BadInput with file and line. Half a line at the very end of metrics.jsonl is
-// what a killed run leaves, and is left out.
+// recipe.toml and metrics.jsonl must be there. Without result.json the run is unfinished, and its last step stands for
+// the result; without timeline.json there is no timeline. A field that is absent or null is NaN, empty or unset; one of
+// the wrong type, and a line that is not JSON, is BadInput with file and line. Half a line at the very end of
+// metrics.jsonl is what a killed run leaves, and is left out.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct RunRecord {
   RecipeText recipe;
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
-  Result result;  // NaN where unknown
+  Result result;                                    // NaN where unknown
   int64_t parameters = 0, replicas = 0, cores = 0;  // 0: unknown
   std::string link, cpu, command;
   std::optional<double> entropy;  // of the data, nats a token: no loss can be lower

@@ -1,0 +1,244 @@
+#include "thinwire/train/run.h"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/optim/layout.h"
+#include "thinwire/train/checkpoint.h"
+
+namespace thinwire::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Records a run, and does what a test asks after a step.
+struct Watch final : Observer {
+  void started(const Recipe&, const Start& s) override { start = s; }
+  void progressed(const Progress& p) override {
+    steps.push_back(p);
+    if (after) after(p.step);
+  }
+  void evaluated(const Evaluation& e) override { evaluations.push_back(e); }
+  void saved(int64_t step) override { saves.push_back(step); }
+
+  std::function<void(int64_t)> after;
+  Start start;
+  std::vector<Progress> steps;
+  std::vector<Evaluation> evaluations;
+  std::vector<int64_t> saves;
+};
+
+// A folder with a text, gone at the end, and recipes that train on it for a moment.
+class Run : public testing::Test {
+ protected:
+  Run()
+      : home_(fs::temp_directory_path() / fmt::format("thinwire_{}_{}", ::getpid(),
+                                                      testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(home_);
+    fs::create_directories(home_);
+    std::ofstream text(home_ / "text.txt");
+    for (int i = 0; i < 600; ++i) text << "a thin wire joins " << i % 10 << " distant machines\n";
+  }
+  ~Run() override { fs::remove_all(home_); }
+
+  Recipe recipe(const std::vector<std::string>& keys = {}) const {
+    RecipeText text;
+    for (const char* key : {"model.context=16", "train.batch=2", "train.steps=14", "train.eval_every=0",
+                            "train.eval_windows=8", "workers.replicas=2", "optim.lr=3e-3", "optim.warmup_steps=5"})
+      set_key(text, key);
+    set_key(text, "data.path=" + (home_ / "text.txt").string());
+    for (const auto& key : keys) set_key(text, key);
+    return make_recipe(text);
+  }
+  // The recipe of a strategy; all but all_reduce with rounds of 4 steps.
+  Recipe recipe_for(const std::string& strategy) const {
+    if (strategy == "all_reduce") return recipe();
+    return recipe({"strategy.name=" + strategy, "strategy.period=4"});
+  }
+
+  Result run_of(const Recipe& recipe, const RunOptions& options = {}) const {
+    Watch watch;
+    return run(recipe, options, watch);
+  }
+  std::string error_of(const Recipe& recipe, const RunOptions& options = {}) const {
+    try {
+      run_of(recipe, options);
+    } catch (const std::exception& error) {
+      return one_line(error);
+    }
+    return "no error";
+  }
+
+  const fs::path home_;
+};
+
+optim::Layout layout_of(const Recipe& recipe) {
+  const auto model = models::make_model(recipe.model, data::kVocabulary, 1);
+  std::vector<std::vector<at::Tensor>> units;
+  for (const auto& unit : model->units) {
+    units.emplace_back();
+    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
+  }
+  return optim::make_layout(units);
+}
+
+TEST_F(Run, OneReplicaOfLocalSgdIsAllReduceBitForBit) {
+  const auto alone = [&](const std::vector<std::string>& keys) {
+    auto all = keys;
+    all.push_back("workers.replicas=1");
+    return run_of(recipe(all)).weights_hash;
+  };
+  EXPECT_EQ(alone({"strategy.name=local_sgd", "strategy.period=3"}), alone({}));
+}
+
+TEST_F(Run, IsTheSameTwiceAndAnotherWithAnotherSeed) {
+  EXPECT_EQ(run_of(recipe()).weights_hash, run_of(recipe()).weights_hash);
+  EXPECT_NE(run_of(recipe()).weights_hash, run_of(recipe({"train.seed=2"})).weights_hash);
+}
+
+TEST_F(Run, Learns) {
+  Watch watch;
+  const Result result =
+      run(recipe({"strategy.name=co2", "strategy.period=5", "train.steps=40", "train.eval_every=20"}), {}, watch);
+  EXPECT_LT(watch.steps.back().loss, watch.steps.front().loss - 1);
+  ASSERT_EQ(watch.evaluations.size(), 3);
+  EXPECT_LT(result.val_loss, watch.evaluations.front().val_loss);
+  EXPECT_EQ(result.val_loss, watch.evaluations.back().val_loss);
+  EXPECT_TRUE(watch.evaluations.back().final);
+  EXPECT_EQ(watch.evaluations.back().consensus_distance, 0) << "finish() leaves all replicas on the same weights";
+}
+
+TEST_F(Run, ReportsEveryStepInOrder) {
+  Watch watch;
+  run(recipe(), {}, watch);
+  ASSERT_EQ(watch.steps.size(), 14);
+  for (int64_t i = 0; i < 14; ++i) {
+    const Progress& p = watch.steps[i];
+    EXPECT_EQ(p.step, i + 1);
+    EXPECT_EQ(p.tokens, (i + 1) * 2 * 2 * 16);
+    EXPECT_DOUBLE_EQ(p.share, static_cast<double>(i + 1) / 14);
+    EXPECT_GE(p.seconds, p.compute_s + p.exposed_s - 1e-6);
+  }
+  EXPECT_DOUBLE_EQ(watch.steps[0].lr, 3e-3 / 5);
+  EXPECT_EQ(watch.start.planned_steps, 14);
+  EXPECT_EQ(watch.start.from_step, 0);
+}
+
+TEST_F(Run, AllReduceSendsTheGradientEveryStep) {
+  const Recipe r = recipe({"workers.replicas=3"});
+  const auto last = layout_of(r).pieces.back();
+  const Result result = run_of(r);
+  EXPECT_DOUBLE_EQ(result.wire_bytes, 14 * 2 * (2.0 / 3) * 4 * static_cast<double>(last.at + last.numel));
+  EXPECT_EQ(result.finish_bytes, 0);
+}
+
+TEST_F(Run, PeriodicSendsTheWeightsEveryRound) {
+  for (const char* name : {"local_sgd", "slowmo", "co2", "eager_diloco"}) {
+    const Recipe r = recipe({"workers.replicas=3", std::string("strategy.name=") + name, "strategy.period=4"});
+    const double exchange = 2 * (2.0 / 3) * 4 * static_cast<double>(layout_of(r).numel);
+    const Result result = run_of(r);
+    EXPECT_DOUBLE_EQ(result.wire_bytes, 3 * exchange) << name << ": 14 steps are 3 rounds";
+    EXPECT_DOUBLE_EQ(result.finish_bytes, exchange) << name << ": and a rest";
+  }
+}
+
+TEST_F(Run, WithoutADirectoryWritesNothing) {
+  run_of(recipe({"train.save_every=1"}));
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(home_)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, std::set<std::string>{"text.txt"});
+}
+
+TEST_F(Run, StoppedAndResumedEndsOnTheSameWeightsUnderEveryStrategy) {
+  for (const auto& name : dp::strategy_names()) {
+    Recipe r = recipe_for(name);
+    r.train.steps = 20;
+    const Result whole = run_of(r);
+    const fs::path dir = home_ / name;
+    int64_t before = 0;
+    for (const int64_t at : {1, 6, 12}) {  // three steps later it stops: at the end of a round, and twice within one
+      std::atomic<bool> stop = false;
+      Watch watch;
+      watch.after = [&](int64_t step) { stop = step >= at; };
+      const Result stopped = run(r, {.dir = dir, .resume = true, .stop = &stop}, watch);
+      EXPECT_FALSE(stopped.finished) << name;
+      EXPECT_EQ(stopped.steps, at + 3) << name;
+      EXPECT_EQ(watch.start.from_step, before) << name;
+      EXPECT_EQ(newest_checkpoint(dir), stopped.steps) << name;
+      before = stopped.steps;
+    }
+    const Result resumed = run_of(r, {.dir = dir, .resume = true});
+    EXPECT_TRUE(resumed.finished) << name;
+    EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << name;
+    EXPECT_EQ(resumed.val_loss, whole.val_loss) << name;
+    EXPECT_EQ(resumed.wire_bytes, whole.wire_bytes) << name;
+    EXPECT_EQ(resumed.steps, whole.steps) << name;
+  }
+}
+
+TEST_F(Run, AWishToStopThatComesWithTheLastStepIsTooLate) {
+  std::atomic<bool> stop = false;
+  Watch watch;
+  watch.after = [&](int64_t step) { stop = step == 14; };
+  EXPECT_TRUE(run(recipe(), {.dir = home_ / "run", .resume = false, .stop = &stop}, watch).finished);
+}
+
+TEST_F(Run, KeepsTheNewestCheckpoints) {
+  Watch watch;
+  run(recipe({"train.save_every=4", "train.keep_checkpoints=3"}), {.dir = home_ / "run"}, watch);
+  EXPECT_EQ(watch.saves, (std::vector<int64_t>{4, 8, 12, 14}));
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(home_ / "run/checkpoints")) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"step-8", "step-12", "step-14"}));
+}
+
+TEST_F(Run, ALossThatIsNotFiniteIsAnError) {
+  const std::vector<std::string> wild = {"optim.name=sgd", "optim.lr=1000", "optim.clip=inf", "optim.warmup_steps=0",
+                                         "optim.weight_decay=1000"};
+  EXPECT_TRUE(error_of(recipe(wild)).starts_with("[train] the loss of replica ")) << error_of(recipe(wild));
+  EXPECT_TRUE(error_of(recipe(wild)).ends_with("try a smaller optim.lr, or optim.clip"));
+  auto short_and_wild = wild;
+  short_and_wild.push_back("train.steps=2");
+  EXPECT_TRUE(error_of(recipe(short_and_wild)).starts_with("[train] the held-out loss is not finite"));
+}
+
+TEST_F(Run, WhatRankZeroThrowsIsThrownAndNobodyHangs) {
+  Watch watch;
+  watch.after = [](int64_t step) {
+    if (step == 3) throw std::runtime_error("the observer left");
+  };
+  try {
+    run(recipe({"workers.replicas=3"}), {}, watch);
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the observer left");
+  }
+}
+
+TEST_F(Run, RefusesADirectoryThatIsNotItsOwn) {
+  const fs::path dir = home_ / "run";
+  run_of(recipe(), {.dir = dir});
+  EXPECT_TRUE(error_of(recipe(), {.dir = dir}).ends_with("choose another --dir, or go on with it by --resume"));
+  EXPECT_TRUE(error_of(recipe({"optim.lr=0.5"}), {.dir = dir, .resume = true})
+                  .ends_with("was started with another recipe: optim.lr is 0.003 there and 0.5 here"));
+  EXPECT_TRUE(error_of(recipe(), {.dir = home_ / "text.txt"}).ends_with("is not a directory"));
+  EXPECT_TRUE(
+      error_of(recipe(), {.dir = home_, .resume = true}).ends_with("holds no run: there is no recipe.toml in it"));
+}
+
+TEST_F(Run, ChecksTextAndModelBeforeItMakesADirectory) {
+  const fs::path dir = home_ / "run";
+  EXPECT_NE(error_of(recipe({"data.path=" + (home_ / "nowhere").string()}), {.dir = dir}), "no error");
+  EXPECT_NE(error_of(recipe({"model.heads=3"}), {.dir = dir}), "no error");
+  EXPECT_NE(error_of(recipe({"model.context=100000"}), {.dir = dir}), "no error");
+  EXPECT_FALSE(fs::exists(dir));
+}
+
+}  // namespace
+}  // namespace thinwire::train

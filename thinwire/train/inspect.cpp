@@ -1,0 +1,256 @@
+#include "thinwire/train/inspect.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/optim/flat.h"
+#include "thinwire/train/checkpoint.h"
+#include "thinwire/train/safetensors.h"
+
+namespace thinwire::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+bool there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::vector<fs::path> inside(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code ignored;
+  for (fs::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored))
+    paths.push_back(it->path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// Checkpoints by their names alone, ascending: a damaged one is to be found, too.
+std::vector<std::pair<int64_t, fs::path>> checkpoints_of(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  for (const fs::path& path : inside(run / "checkpoints")) {
+    const std::string name = path.filename().string();
+    int64_t step = -1;
+    if (name.starts_with("step-")) std::from_chars(name.data() + 5, name.data() + name.size(), step);
+    if (step >= 0) found.emplace_back(step, path);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::unique_ptr<models::Model> model_of(const Recipe& recipe) {
+  return models::make_model(recipe.model, data::kVocabulary, static_cast<uint64_t>(recipe.train.seed));
+}
+
+optim::Layout layout_of(const models::Model& model) {
+  std::vector<std::vector<at::Tensor>> units;
+  for (const auto& unit : model.units) {
+    units.emplace_back();
+    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
+  }
+  return optim::make_layout(units);
+}
+
+// f(parameter, its part of the flat weights) for every parameter.
+template <class F>
+void for_parts(models::Model& model, const optim::Layout& layout, const at::Tensor& x, F&& f) {
+  size_t piece = 0;
+  for (auto& unit : model.units)
+    for (auto& parameter : unit->parameters) {
+      const optim::Piece& p = layout.pieces[piece++];
+      f(parameter, x.narrow(0, p.at, p.numel).view(parameter.tensor.sizes()));
+    }
+}
+
+at::Tensor weights_of_file(const fs::path& path, models::Model& model, const optim::Layout& layout) {
+  const auto tensors = read_safetensors(path).tensors;
+  at::Tensor x = at::zeros({layout.numel}, at::kFloat);
+  for_parts(model, layout, x, [&](const models::Parameter& parameter, at::Tensor part) {
+    const auto it = tensors.find(parameter.name);
+    TORCH_CHECK(it != tensors.end(), path.string(), ": has no tensor ", parameter.name);
+    TORCH_CHECK(it->second.sizes() == part.sizes() && it->second.scalar_type() == at::kFloat, path.string(), ": ",
+                parameter.name, " should be float ", part.sizes(), ", is ", it->second.scalar_type(), " ",
+                it->second.sizes());
+    part.copy_(it->second);
+  });
+  return x;
+}
+
+// What replicas agree on: a periodic strategy's z, or the weights themselves where all replicas have the same.
+at::Tensor weights_of_checkpoint(const fs::path& folder, const State& state, const optim::Layout& layout) {
+  const auto z = state.find("strategy.z"), x = state.find("x");
+  TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");
+  const at::Tensor weights = z != state.end() ? z->second.value : x->second.value;
+  TORCH_CHECK(weights.dim() == 1 && weights.numel() == layout.numel && weights.scalar_type() == at::kFloat,
+              folder.string(), ": should have ", layout.numel, " weights, has ", weights.scalar_type(), " ",
+              weights.sizes());
+  return weights;
+}
+
+Recipe recipe_of(const json& facts, const fs::path& folder) {
+  const auto it = facts.is_object() ? facts.find("recipe") : facts.end();
+  TORCH_CHECK(facts.is_object() && it != facts.end() && it->is_string(), (folder / "manifest.json").string(),
+              ": has no recipe");
+  return make_recipe(parse_recipe(it->get<std::string>(), (folder / "manifest.json").string()));
+}
+
+Trained fill(Recipe recipe, fs::path from, bool finished,
+             const std::function<at::Tensor(models::Model&, const optim::Layout&)>& read) {
+  Trained trained;
+  trained.recipe = std::move(recipe);
+  trained.from = std::move(from);
+  trained.finished = finished;
+  trained.model = model_of(trained.recipe);
+  const optim::Layout layout = layout_of(*trained.model);
+  const at::Tensor x = read(*trained.model, layout);
+  for_parts(*trained.model, layout, x,
+            [](models::Parameter& parameter, const at::Tensor& part) { parameter.tensor.set_data(part); });
+  trained.weights_hash = optim::weights_hash(layout, x);
+  return trained;
+}
+
+Trained of_checkpoint(const fs::path& folder) {
+  const Loaded loaded = load_checkpoint(folder, 0);
+  return fill(recipe_of(loaded.facts, folder), folder, false, [&](models::Model&, const optim::Layout& layout) {
+    return weights_of_checkpoint(folder, loaded.state, layout);
+  });
+}
+
+Trained of_file(const fs::path& run) {
+  const fs::path path = run / "model.safetensors";
+  return fill(make_recipe(read_recipe(run / "recipe.toml")), path, true,
+              [&](models::Model& model, const optim::Layout& layout) { return weights_of_file(path, model, layout); });
+}
+
+void check_files(const fs::path& folder) {
+  // load_checkpoint has checked the manifest itself and what replica 0 needs; this is the rest.
+  const json manifest = json::parse(read_bytes(folder / "manifest.json"));
+  for (const auto& [name, about] : manifest["files"].items()) {
+    const fs::path path = folder / name;
+    const std::string bytes = read_bytes(path), hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+    TORCH_CHECK(about.value("bytes", uint64_t{0}) == bytes.size(), path.string(), ": wanted ", about["bytes"].dump(),
+                " bytes, has ", bytes.size());
+    TORCH_CHECK(about.value("xxh3", "") == hash, path.string(), ": damaged, wanted XXH3 ", about.value("xxh3", ""),
+                ", has ", hash);
+  }
+}
+
+// "float32 [1024], all replicas alike"; a single number as it is, replica 0's where each has its own.
+std::string words_for(const Entry& entry) {
+  const at::Tensor& x = entry.value;
+  const char* who = entry.scope == Scope::all_equal ? "all replicas alike" : "each replica its own";
+  if (x.dim() == 0) return fmt::format("{:g}, {}", x.item<double>(), who);
+  const std::string type = fmt::format("{}{}", x.is_floating_point() ? "float" : "int", 8 * x.element_size());
+  return fmt::format("{} [{}], {}", type, fmt::join(x.sizes(), ", "), who);
+}
+
+// The hash that the run told at its end; empty if it did not.
+std::string told_hash(const fs::path& run) {
+  std::ifstream file(run / "result.json");
+  const json result = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto it = result.is_object() ? result.find("weights_hash") : result.end();
+  return result.is_object() && it != result.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+// The last losses and how far it got; lines that a killed run left half written do not count.
+void read_metrics(const fs::path& path, RunFacts& facts) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object()) continue;
+    auto number = [&](const char* key, auto& into) {
+      if (auto it = event.find(key); it != event.end() && it->is_number()) into = it->get<double>();
+    };
+    number("loss", facts.loss);
+    number("val_loss", facts.val_loss);
+    number("seconds", facts.seconds);
+    double step = static_cast<double>(facts.steps);
+    number("step", step);
+    facts.steps = static_cast<int64_t>(step);
+  }
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& path) { return there(path / "manifest.json"); }
+
+void check_is_run_or_checkpoint(const fs::path& path) {
+  if (!there(path)) throw BadInput("there is no {}", path.string());
+  if (there(path / "recipe.toml") || is_checkpoint(path)) return;
+  std::vector<std::string> runs;
+  for (const fs::path& below : inside(path))
+    if (there(below / "recipe.toml")) runs.push_back(below.string());
+  if (runs.empty()) throw BadInput("{} is neither a run (recipe.toml) nor a checkpoint (manifest.json)", path.string());
+  throw BadInput("{} holds several runs: name one of {}", path.string(), fmt::join(runs, ", "));
+}
+
+Trained load_trained(const fs::path& path) {
+  check_is_run_or_checkpoint(path);
+  if (is_checkpoint(path)) return of_checkpoint(path);
+  if (there(path / "model.safetensors")) return of_file(path);
+  const int64_t step = newest_checkpoint(path);
+  if (step < 0) throw BadInput("{} has no weights yet: neither model.safetensors nor a checkpoint", path.string());
+  return of_checkpoint(path / "checkpoints" / fmt::format("step-{}", step));
+}
+
+CheckpointFacts inspect_checkpoint(const fs::path& folder) {
+  CheckpointFacts facts;
+  facts.folder = folder;
+  std::error_code ignored;
+  for (const fs::path& path : inside(folder)) {
+    ++facts.files;
+    if (fs::is_regular_file(path, ignored)) facts.bytes += static_cast<int64_t>(fs::file_size(path, ignored));
+  }
+  const auto written = fs::last_write_time(folder / "manifest.json", ignored);
+  if (!ignored) facts.age_s = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
+  try {
+    const Loaded loaded = load_checkpoint(folder, 0);
+    check_files(folder);
+    facts.recipe = recipe_of(loaded.facts, folder);
+    facts.step = loaded.facts.value("step", int64_t{0});
+    for (const auto& [name, entry] : loaded.state) facts.entries[name] = words_for(entry);
+  } catch (const std::exception& error) {
+    facts.damage = one_line(error);
+  }
+  return facts;
+}
+
+RunFacts inspect_run(const fs::path& dir) {
+  RunFacts facts;
+  facts.dir = dir;
+  facts.recipe = make_recipe(read_recipe(dir / "recipe.toml"));
+  facts.parameters = model_of(facts.recipe)->numel();
+  facts.planned_steps = facts.recipe.planned_steps();
+  read_metrics(dir / "metrics.jsonl", facts);
+  facts.finished = there(dir / "model.safetensors");
+  if (facts.finished) {
+    try {
+      facts.weights_hash = of_file(dir).weights_hash;
+      const std::string told = told_hash(dir);
+      if (!told.empty() && told != facts.weights_hash)
+        facts.damage = fmt::format("{}: damaged, the run ended on weights {}, these are {}",
+                                   (dir / "model.safetensors").string(), told, facts.weights_hash);
+    } catch (const std::exception& error) {
+      facts.damage = one_line(error);
+    }
+  }
+  for (const auto& [step, folder] : checkpoints_of(dir)) {
+    facts.checkpoints.push_back(inspect_checkpoint(folder));
+    facts.checkpoints.back().step = step;
+  }
+  return facts;
+}
+
+}  // namespace thinwire::train
