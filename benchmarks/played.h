@@ -1,5 +1,5 @@
-// Two workers whose compute is played: a step is a wait of known length, so that the ratio of transfer to compute is what a
-// benchmark says it is, on any machine. Everything else is real: strategy, collectives, emulated link.
+// Two workers whose compute is played: a step is a wait of known length, so that the ratio of transfer to compute is
+// what a benchmark says it is, on any machine. Everything else is real: strategy, collectives, emulated link.
 #pragma once
 
 #include <ATen/ops/zeros.h>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,8 +20,8 @@ struct Arguments {
   bool quiet = false;
 
   void add_to(CLI::App& verb);
-  train::RecipeText text() const;  // the recipe with the keys applied
-  std::string command(const std::string& verb) const;  // as a person would type it
+  train::RecipeText text() const;                                                // the recipe with the keys applied
+  std::string command(const std::string& verb) const;                            // as a person would type it
   std::unique_ptr<train::Observer> observer(const std::string& strategy) const;  // as --json and --quiet ask
   // --dir, or runs/NAME-DATE-TIME.
   std::filesystem::path directory(const std::string& name) const;

@@ -23,7 +23,8 @@ bool tell(bool json, const Json& object, const std::string& row) {
 }
 
 bool kernels(bool json) {
-  if (!json) fmt::print("kernels ({}), one thread, vectors beyond the caches, best of several\n", train::kernel_clone());
+  if (!json)
+    fmt::print("kernels ({}), one thread, vectors beyond the caches, best of several\n", train::kernel_clone());
   if (!json) fmt::print("  {:<24}{:>14}{:>10}{:>12}\n", "pass over memory", "read + written", "GB/s", "of triad");
   return train::measure_kernels([&](const train::KernelFigure& f) {
     return tell(json,
@@ -40,8 +41,7 @@ bool kernels(bool json) {
 
 bool comm(bool json) {
   if (!json) fmt::print("all-reduce over ranks that are threads of this process\n");
-  if (!json)
-    fmt::print("  {:<8}{:>10}{:>12}{:>16}{:>12}\n", "ranks", "vector", "time", "GB/s a rank", "of a copy");
+  if (!json) fmt::print("  {:<8}{:>10}{:>12}{:>16}{:>12}\n", "ranks", "vector", "time", "GB/s a rank", "of a copy");
   const bool go_on = train::measure_comm([&](const train::CommFigure& f) {
     return tell(json,
                 {{"event", "all_reduce"},
@@ -57,14 +57,11 @@ bool comm(bool json) {
   if (!json) fmt::print("\nthe same over an emulated link, 2 ranks: what it should take, and what it took\n");
   if (!json) fmt::print("  {:<14}{:>10}{:>12}{:>12}{:>12}\n", "link", "vector", "asked", "obtained", "ratio");
   return train::measure_links([&](const train::LinkFigure& f) {
-    return tell(json,
-                {{"event", "link"},
-                 {"link", f.link},
-                 {"bytes", f.bytes},
-                 {"asked_s", f.asked_s},
-                 {"obtained_s", f.obtained_s}},
-                fmt::format("  {:<14}{:>10}{:>9.2f} ms{:>9.2f} ms{:>12.3f}", f.link, to_text(Bytes{f.bytes}),
-                            1e3 * f.asked_s, 1e3 * f.obtained_s, f.obtained_s / f.asked_s));
+    return tell(
+        json,
+        {{"event", "link"}, {"link", f.link}, {"bytes", f.bytes}, {"asked_s", f.asked_s}, {"obtained_s", f.obtained_s}},
+        fmt::format("  {:<14}{:>10}{:>9.2f} ms{:>9.2f} ms{:>12.3f}", f.link, to_text(Bytes{f.bytes}), 1e3 * f.asked_s,
+                    1e3 * f.obtained_s, f.obtained_s / f.asked_s));
   });
 }
 

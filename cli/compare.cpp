@@ -22,7 +22,8 @@ std::vector<std::string> split_names(const std::string& list) {
   for (std::string name; std::getline(stream, name, ',');) {
     if (std::ranges::find(known, name) == known.end()) {
       const std::string near = nearest(name, known);
-      throw BadInput("there is no strategy '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
+      throw BadInput("there is no strategy '{}'{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
     }
     if (std::ranges::find(names, name) != names.end()) throw BadInput("strategy '{}' is named twice", name);
     names.push_back(name);
@@ -44,7 +45,8 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
   std::vector<train::Result> results;
   for (size_t i = 0; i < names.size() && !stop_requested(); ++i) {
     auto observer = arguments.observer(names[i]);
-    const auto result = train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested(), .command = command}, *observer);
+    const auto result =
+        train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested(), .command = command}, *observer);
     observer.reset();
     if (!result.finished) {
       if (arguments.json) fmt::print("{}\n", train::to_json(result, "stopped").dump());
@@ -73,7 +75,9 @@ void add_compare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   auto strategies = std::make_shared<std::string>("all_reduce,local_sgd,diloco,co2");
   arguments->add_to(*verb);
-  verb->add_option("--strategies", *strategies, "names with commas between")->capture_default_str()->type_name("A,B,..");
+  verb->add_option("--strategies", *strategies, "names with commas between")
+      ->capture_default_str()
+      ->type_name("A,B,..");
   verb->footer(
       "The runs come one after the other: same data, same start, same link. The table shows the held-out\n"
       "loss each ended on, its gap to all_reduce, the time, and what went over the wire.\n"

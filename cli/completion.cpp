@@ -18,7 +18,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 struct Flag {
-  std::string name, wants, help;  // wants: recipe, keys, folder, file, strategies, "words:a b", text, or empty for a switch
+  std::string name, wants,
+      help;  // wants: recipe, keys, folder, file, strategies, "words:a b", text, or empty for a switch
 };
 struct Verb {
   std::string name, wants, help;
@@ -32,7 +33,8 @@ struct Key {
 std::string wants_of(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "";
   const std::string type = option.get_type_name();
-  if (type.find("RECIPE") != std::string::npos) return type.find("key=value") == std::string::npos ? "recipe" : "recipe? keys";
+  if (type.find("RECIPE") != std::string::npos)
+    return type.find("key=value") == std::string::npos ? "recipe" : "recipe? keys";
   if (type.find("key=value") != std::string::npos) return "keys";
   if (type.starts_with("RUN") || type == "DIR") return "folder";
   if (type == "FILE") return "file";
@@ -120,7 +122,8 @@ std::string flag_cases(const std::vector<Verb>& verbs) {
   std::string out;
   for (const auto& verb : verbs)
     for (const auto& flag : verb.flags)
-      if (!flag.wants.empty()) out += fmt::format("    '{} {}') wants={} ;;\n", verb.name, flag.name, quoted(flag.wants));
+      if (!flag.wants.empty())
+        out += fmt::format("    '{} {}') wants={} ;;\n", verb.name, flag.name, quoted(flag.wants));
   return out;
 }
 
@@ -140,8 +143,9 @@ std::string bash_verbs(const std::vector<Verb>& verbs) {
 
 std::string zsh_verbs(const std::vector<Verb>& verbs) {
   const auto item = [](const auto& x) { return quoted(x.name + ":" + x.help); };
-  std::string out = fmt::format("    '') verbs=({})\n        flags=('--help:show help' '--version:show the version') ;;\n",
-                                joined(verbs, " ", item));
+  std::string out =
+      fmt::format("    '') verbs=({})\n        flags=('--help:show help' '--version:show the version') ;;\n",
+                  joined(verbs, " ", item));
   for (const auto& verb : verbs)
     out += fmt::format("    {}) wants={}\n        flags=({}) ;;\n", verb.name, quoted(verb.wants),
                        joined(verb.flags, " ", item));
@@ -187,14 +191,17 @@ std::string script(const CLI::App& app, const std::string& shell) {
   const auto verbs = verbs_of(app);
   const auto keys = all_keys();
   const std::pair<const char*, std::string> places[] = {
-      {"@VERBS@", shell == "bash" ? bash_verbs(verbs) : shell == "zsh" ? zsh_verbs(verbs) : fish_lines(verbs)},
+      {"@VERBS@", shell == "bash"  ? bash_verbs(verbs)
+                  : shell == "zsh" ? zsh_verbs(verbs)
+                                   : fish_lines(verbs)},
       {"@FLAGS@", flag_cases(verbs)},
       {"@VALUES@", value_cases(keys)},
       {"@KEYS@", shell == "fish" ? fish_keys(keys) : names_of(keys)},
       {"@STRATEGIES@", fmt::format("{}", fmt::join(dp::strategy_names(), " "))}};
   std::string text = shell == "bash" ? kBashCompletion : shell == "zsh" ? kZshCompletion : kFishCompletion;
   for (const auto& [place, with] : places)
-    for (size_t at; (at = text.find(place)) != std::string::npos;) text.replace(at, std::string_view(place).size(), with);
+    for (size_t at; (at = text.find(place)) != std::string::npos;)
+      text.replace(at, std::string_view(place).size(), with);
   return text;
 }
 

@@ -6,7 +6,8 @@
 
 namespace thinwire::cli {
 
-inline constexpr const char* kBashCompletion = R"sh(# Completion of thinwire for bash: eval "$(thinwire completion bash)"
+inline constexpr const char* kBashCompletion =
+    R"sh(# Completion of thinwire for bash: eval "$(thinwire completion bash)"
 _thinwire() {
   local line=${COMP_LINE:0:COMP_POINT} verb='' flags='' wants='' values='' before='' cur prev
   local -a given
@@ -33,8 +34,8 @@ _thinwire() {
       [[ $COMP_WORDBREAKS == *=* ]] || before=${cur%%=*}=
       [[ $wants == file ]] || wants="words:$values"
       cur=${cur#*=}
-    elif [[ $wants == recipe\ * && "${given[*]}" != *.toml* ]]; then
-      wants=recipe
+    elif [[ $wants == 'recipe keys' ]]; then
+      [[ "${given[*]}" == *.toml* ]] && wants=keys || wants=recipe
     fi
   fi
   COMPREPLY=()

@@ -100,15 +100,14 @@ Finding threads() {
                                  at::get_num_threads(), set && *set ? set : "not set")};
 }
 
-Finding mpi() {
-  return {"MPI", "not built in", Verdict::note, "ranks are threads of one process; needs nothing else"};
-}
+Finding mpi() { return {"MPI", "not built in", Verdict::note, "ranks are threads of one process; needs nothing else"}; }
 
 Finding cuda() {
   std::ifstream driver("/proc/driver/nvidia/version");
   const bool present = static_cast<bool>(driver);
   return {"CUDA", "not built in this version", Verdict::note,
-          present ? "an NVIDIA driver is here, but training is on the CPU" : "no NVIDIA driver here; training is on the CPU"};
+          present ? "an NVIDIA driver is here, but training is on the CPU"
+                  : "no NVIDIA driver here; training is on the CPU"};
 }
 
 Finding disk() {
@@ -163,8 +162,8 @@ std::string coloured(Verdict verdict) {
 void doctor_verb(bool json) {
   const auto version = [] { return Finding{"thinwire", train::version()}; };
   int problems = 0;
-  for (Finding (*look)() : {+version, &compiler, &libtorch, &cpu, &features, &threads, &mpi, &cuda, &disk, &runs, &text,
-                            &clock}) {
+  for (Finding (*look)() :
+       {+version, &compiler, &libtorch, &cpu, &features, &threads, &mpi, &cuda, &disk, &runs, &text, &clock}) {
     const Finding f = look();
     problems += f.verdict == Verdict::problem;
     if (json) {
@@ -180,8 +179,7 @@ void doctor_verb(bool json) {
     }
     std::fflush(stdout);
   }
-  if (problems > 0)
-    throw std::runtime_error(fmt::format("{} problem{} found", problems, problems == 1 ? "" : "s"));
+  if (problems > 0) throw std::runtime_error(fmt::format("{} problem{} found", problems, problems == 1 ? "" : "s"));
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ class Layout final : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    const std::string name = app->get_parent() ? fmt::format("{} {}: ", app->get_parent()->get_name(), app->get_name()) : "";
+    const std::string name =
+        app->get_parent() ? fmt::format("{} {}: ", app->get_parent()->get_name(), app->get_name()) : "";
     return name + app->get_description() + "\n\n";
   }
 

@@ -36,7 +36,8 @@ std::string quoted(const std::string& path) {
 }
 
 std::string resume_command(const fs::path& dir) {
-  return fmt::format("thinwire train {} --dir {} --resume", quoted((dir / "recipe.toml").string()), quoted(dir.string()));
+  return fmt::format("thinwire train {} --dir {} --resume", quoted((dir / "recipe.toml").string()),
+                     quoted(dir.string()));
 }
 
 std::string length_text(const train::Recipe& r) {
@@ -59,8 +60,9 @@ std::string standing(const RunFacts& run) {
 int64_t resumes_after(const RunFacts& run) { return run.checkpoints.empty() ? 0 : run.checkpoints.back().step; }
 
 Json to_json(const CheckpointFacts& c) {
-  Json json = {{"folder", c.folder.string()}, {"step", c.step},        {"files", c.files},
-               {"bytes", c.bytes},            {"age_s", c.age_s},      {"whole", c.damage.empty()}};
+  Json json = {
+      {"folder", c.folder.string()}, {"step", c.step}, {"files", c.files}, {"bytes", c.bytes}, {"age_s", c.age_s},
+      {"whole", c.damage.empty()}};
   if (!c.damage.empty()) json["damage"] = c.damage;
   return json;
 }
@@ -96,14 +98,16 @@ void print(const RunFacts& run) {
   row("recipe", recipe_line(run.recipe));
   const std::string of = run.planned_steps > 0 ? fmt::format(" of {}", run.planned_steps) : "";
   row("stands", fmt::format("{}: {}{} steps in {:.1f} s", standing(run), run.steps, of, run.seconds));
-  if (run.loss) row("loss", fmt::format("{:.4f} in training", *run.loss) +
-                                (run.val_loss ? fmt::format(", {:.4f} held out", *run.val_loss) : ""));
+  if (run.loss)
+    row("loss", fmt::format("{:.4f} in training", *run.loss) +
+                    (run.val_loss ? fmt::format(", {:.4f} held out", *run.val_loss) : ""));
   if (!run.finished) row("go on with", resume_command(run.dir));
   if (!run.finished && resumes_after(run) < run.steps)
     row("", fmt::format("(the steps after {} are done again)", resumes_after(run)));
   if (run.finished)
-    row("weights", run.damage.empty() ? fmt::format("{} in {}", run.weights_hash, (run.dir / "model.safetensors").string())
-                                      : "DAMAGED " + run.damage);
+    row("weights", run.damage.empty()
+                       ? fmt::format("{} in {}", run.weights_hash, (run.dir / "model.safetensors").string())
+                       : "DAMAGED " + run.damage);
   if (run.checkpoints.empty()) return;
   row("checkpoints", "read whole, and every hash checked:");
   for (const auto& c : run.checkpoints)

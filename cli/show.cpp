@@ -146,8 +146,8 @@ std::string clock_text(double seconds) {
 std::string headline(const train::Recipe& r, int64_t parameters) {
   const std::string link = r.link.replicas.none() ? "no emulated link" : to_text(r.link.replicas);
   return fmt::format("{}: {} of {} parameters, {} replica{} over {}, {} tokens a step", r.strategy.name, r.model.name,
-                     count_text(static_cast<double>(parameters)), r.workers.replicas, r.workers.replicas == 1 ? "" : "s",
-                     link, r.tokens_per_step());
+                     count_text(static_cast<double>(parameters)), r.workers.replicas,
+                     r.workers.replicas == 1 ? "" : "s", link, r.tokens_per_step());
 }
 
 std::string comparison_table(const std::vector<train::Result>& results, bool colour) {
@@ -157,8 +157,8 @@ std::string comparison_table(const std::vector<train::Result>& results, bool col
     if (r.strategy == "all_reduce") base = &r;
     best = std::min(best, r.val_loss);
   }
-  std::vector<std::vector<std::string>> rows = {{"strategy", "loss", "gap to all_reduce", "steps", "seconds",
-                                                 "tokens/s", "utilisation", "exposed s", "wire"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"strategy", "loss", "gap to all_reduce", "steps", "seconds", "tokens/s", "utilisation", "exposed s", "wire"}};
   for (const auto& r : results)
     rows.push_back({r.strategy, fmt::format("{:.4f}", r.val_loss),
                     base ? fmt::format("{:+.4f}", r.val_loss - base->val_loss) : "-", fmt::format("{}", r.steps),

@@ -17,7 +17,9 @@ void train_verb(const Arguments& arguments, bool resume) {
   const auto recipe = train::make_recipe(text);
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
   auto observer = arguments.observer(recipe.strategy.name);
-  const auto result = train::run(recipe, {.dir = dir, .resume = resume, .stop = &stop_requested(), .command = arguments.command("train")}, *observer);
+  const auto result = train::run(
+      recipe, {.dir = dir, .resume = resume, .stop = &stop_requested(), .command = arguments.command("train")},
+      *observer);
   observer.reset();  // the live line goes before the last words
   if (result.finished) train::write_report(dir / "report.html", {dir});
   if (arguments.json) {
@@ -49,8 +51,9 @@ void add_train(CLI::App& app) {
       "Replicas are threads of this process, joined by an emulated link where link.replicas asks for one.\n"
       "\n"
       "The run directory gets the complete recipe, metrics.jsonl, checkpoints and, at the end,\n"
-      "model.safetensors. On a terminal a live line shows step, loss, tokens a second, utilisation (the share\n"
-      "of time spent computing, the rest was waiting for the wire), what a replica has sent, and the time left.\n"
+      "model.safetensors and report.html. On a terminal a live line shows step, loss, tokens a second,\n"
+      "utilisation (the share of time spent computing; the rest was waiting for the wire), what a replica has\n"
+      "sent, and the time left.\n"
       "Ctrl-C stops after a checkpoint; the same command with --resume goes on as if nothing had happened.\n"
       "\n"
       "Examples:\n"

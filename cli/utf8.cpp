@@ -48,10 +48,18 @@ void Utf8Repair::begin(unsigned char byte, std::string& out) {
 bool Utf8Repair::goes_on(unsigned char byte) const {
   unsigned char low = 0x80, high = 0xBF;
   if (begun_.size() == 1) switch (static_cast<unsigned char>(begun_[0])) {
-      case 0xE0: low = 0xA0; break;
-      case 0xED: high = 0x9F; break;
-      case 0xF0: low = 0x90; break;
-      case 0xF4: high = 0x8F; break;
+      case 0xE0:
+        low = 0xA0;
+        break;
+      case 0xED:
+        high = 0x9F;
+        break;
+      case 0xF0:
+        low = 0x90;
+        break;
+      case 0xF4:
+        high = 0x8F;
+        break;
     }
   return byte >= low && byte <= high;
 }

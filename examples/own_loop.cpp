@@ -1,5 +1,5 @@
-// Your model, your data, your loop; Thinwire moves the weights. Three replicas fit a line over an emulated 10 Mbit/s link
-// with CO2, and end on the same weights.
+// Your model, your data, your loop; Thinwire moves the weights. Three replicas fit a line over an emulated 10 Mbit/s
+// link with CO2, and end on the same weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -16,7 +16,8 @@ using namespace thinwire;
 int main() {
   comm::run_world(3, [](std::shared_ptr<comm::MailGroup> world) {
     // Who talks to whom, and over what.
-    auto wire = world->over(std::make_shared<net::EmulatedMail>(world->mail(), net::Link{.rate = 10e6, .latency = 5e-3}));
+    auto wire =
+        world->over(std::make_shared<net::EmulatedMail>(world->mail(), net::Link{.rate = 10e6, .latency = 5e-3}));
 
     // Any parameters will do; they become views of one flat vector.
     at::Tensor weight = at::zeros({1, 4}).set_requires_grad(true), bias = at::zeros({1}).set_requires_grad(true);

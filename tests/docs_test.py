@@ -48,7 +48,8 @@ class Docs(unittest.TestCase):
             (place / "my/texts").mkdir(parents=True)
             (place / "my/texts/a.txt").write_text("All happy families are alike; " * 400)
             (place / "recipes").symlink_to(ROOT / "recipes")
-            run = lambda words: subprocess.run([program, *words], cwd=place, capture_output=True, text=True, timeout=300)
+            run = lambda words: subprocess.run([program, *words], cwd=place, capture_output=True, text=True,
+                                               errors="replace", timeout=300)
             made = run(["train", "recipes/tiny.toml", "data.path=my/texts", "--dir", "runs/mine", *QUICK["train"]])
             self.assertEqual(made.returncode, 0, made.stderr)  # what examples call runs/mine
             for page in PAGES:

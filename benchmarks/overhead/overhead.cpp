@@ -1,5 +1,5 @@
-// What does periodic averaging itself cost, apart from the wire? Its share of a real training step on one worker, and the
-// speed of the outer update against the memory's (a STREAM triad in the same run).
+// What does periodic averaging itself cost, apart from the wire? Its share of a real training step on one worker, and
+// the speed of the outer update against the memory's (a STREAM triad in the same run).
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>

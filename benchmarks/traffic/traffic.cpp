@@ -10,8 +10,8 @@ int main() {
   constexpr int workers = 2;
   constexpr double step_s = 0.02;
   constexpr int64_t numel = 250'000, period = 48, rounds = 50;
-  fmt::print("played compute: steps of 20 ms, {} workers, co2 with period {}, {} rounds; all_reduce {} steps\n", workers,
-             period, rounds, rounds);
+  fmt::print("played compute: steps of 20 ms, {} workers, co2 with period {}, {} rounds; all_reduce {} steps\n",
+             workers, period, rounds, rounds);
   fmt::print("{:>9}  {:>14}  {:>14}  {:>8}  {:>14}\n", "T_c / T_s", "all_reduce /s", "co2 steps/s", "ratio",
              "by arithmetic");
   for (double ratio : {12.0, 16.0}) {

@@ -10,7 +10,8 @@ namespace thinwire::dp {
 namespace {
 
 TEST(Buckets, CoverEveryPieceOnceFromTheEndToTheBeginning) {
-  const auto layout = optim::make_layout({{at::zeros({1000}), at::zeros({10})}, {at::zeros({500})}, {at::zeros({3000})}});
+  const auto layout =
+      optim::make_layout({{at::zeros({1000}), at::zeros({10})}, {at::zeros({500})}, {at::zeros({3000})}});
   for (int64_t least : {1, 4000, 1 << 30}) {
     const auto buckets = make_buckets(layout, least);
     int pieces = 0;
@@ -84,8 +85,9 @@ TEST(AllReduce, AGradientThatComesTwiceInAStepIsAnError) {
       replica.strategy->grad_ready(1);
       FAIL();
     } catch (const std::exception& error) {
-      EXPECT_EQ(one_line(error),
-                "[dp.all_reduce] the gradient of piece 1 came twice before step(): its first value is already on the wire");
+      EXPECT_EQ(
+          one_line(error),
+          "[dp.all_reduce] the gradient of piece 1 came twice before step(): its first value is already on the wire");
     }
   });
 }

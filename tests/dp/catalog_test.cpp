@@ -54,9 +54,11 @@ TEST(Catalog, AStrategyHasOnlyTheKeysThatMeanSomethingToIt) {
 }
 
 TEST(Catalog, WrongValuesSayWhatWasWanted) {
-  EXPECT_EQ(refused({{"name", std::string("slowmow")}}).substr(0, 46), "strategy.name must be one of all_reduce, local");
+  EXPECT_EQ(refused({{"name", std::string("slowmow")}}).substr(0, 46),
+            "strategy.name must be one of all_reduce, local");
   EXPECT_NE(refused({{"name", std::string("slowmow")}}).find("did you mean \"slowmo\"?"), std::string::npos);
-  EXPECT_EQ(refused({{"name", std::string("co2")}, {"keep", 1.5}}), "strategy.keep must be at least 0 and at most 1, got 1.5");
+  EXPECT_EQ(refused({{"name", std::string("co2")}, {"keep", 1.5}}),
+            "strategy.keep must be at least 0 and at most 1, got 1.5");
   EXPECT_EQ(refused({{"name", std::string("co2")}, {"keep", std::string("half")}}),
             "strategy.keep must be a number or \"1/M\", got \"half\"");
 }

@@ -127,7 +127,8 @@ TEST(Periodic, PeriodOneAverageWithSgdIsGradientAllReduce) {
 TEST(Periodic, SlowMoWithoutMomentumIsLocalSgd) {
   auto slowmo = named("slowmo");
   slowmo.periodic.momentum = 0;
-  const auto a = Trial{.options = slowmo, .steps = 50}.run(), b = Trial{.options = named("local_sgd"), .steps = 50}.run();
+  const auto a = Trial{.options = slowmo, .steps = 50}.run(),
+             b = Trial{.options = named("local_sgd"), .steps = 50}.run();
   for (int i = 0; i < 4; ++i) EXPECT_LT(distance(a[i], b[i]), 1e-7);
 }
 
@@ -141,7 +142,8 @@ TEST(Periodic, Co2WithoutDelayPenaltyAndClipIsSlowMoBitForBit) {
 }
 
 TEST(Periodic, CocodWithIdenticalDataIsOneReplicaTrainedAlone) {
-  for (auto rule : {+[](const optim::Layout& l) { return plain_sgd(l, 0.9); }, +[](const optim::Layout& l) { return adamw(l); }}) {
+  for (auto rule :
+       {+[](const optim::Layout& l) { return plain_sgd(l, 0.9); }, +[](const optim::Layout& l) { return adamw(l); }}) {
     const Trial together{.options = named("cocod"), .steps = 50, .finish = true, .same_data = true, .rule = rule};
     const Trial alone{.options = preset("all_reduce"), .replicas = 1, .steps = 50, .same_data = true, .rule = rule};
     EXPECT_LT(distance(together.run()[2], alone.run()[0]), 2e-7);
@@ -240,22 +242,21 @@ TEST(Periodic, WhatIsSharedByAllReplicasIsSavedAsShared) {
 TEST(Periodic, ALateAverageTravelsWhileTheNextRoundComputes) {
   // Rank 1 closes its round only after rank 0 has closed it and computed on: impossible if closing it waited.
   std::atomic<bool> went_on = false;
-  comm::run_world(
-      2,
-      [&](comm::GroupPtr group) {
-        auto options = named("co2", 2);
-        options.periodic.sync_rounds = 0;
-        Replica replica(options, group, plain_sgd(two_piece_layout()), 100 + group->rank());
-        replica.step(1, 0.1);
-        if (group->rank() == 1)
-          while (!went_on) std::this_thread::yield();
-        replica.step(2, 0.1);
-        replica.step(3, 0.1);
-        if (group->rank() == 0) went_on = true;
-        replica.step(4, 0.1);
-        replica.strategy->finish(replica.x);
-      },
-      {.timeout_s = 20});
+  comm::run_world(2,
+                  [&](comm::GroupPtr group) {
+                    auto options = named("co2", 2);
+                    options.periodic.sync_rounds = 0;
+                    Replica replica(options, group, plain_sgd(two_piece_layout()), 100 + group->rank());
+                    replica.step(1, 0.1);
+                    if (group->rank() == 1)
+                      while (!went_on) std::this_thread::yield();
+                    replica.step(2, 0.1);
+                    replica.step(3, 0.1);
+                    if (group->rank() == 0) went_on = true;
+                    replica.step(4, 0.1);
+                    replica.strategy->finish(replica.x);
+                  },
+                  {.timeout_s = 20});
 }
 
 TEST(Periodic, TrainingMayGoOnAfterFinish) {
@@ -268,7 +269,8 @@ TEST(Periodic, TrainingMayGoOnAfterFinish) {
     EXPECT_TRUE(replica.x.equal(agreed)) << "nothing is left to land";
     for (int64_t t = 11; t <= 13; ++t) replica.step(t, 0.1);
     EXPECT_FALSE(replica.strategy->state().at("in_flight").value.item<int64_t>() == 0);
-    EXPECT_TRUE(replica.strategy->consensus(replica.x).equal(agreed)) << "the first boundary after it has nothing to apply";
+    EXPECT_TRUE(replica.strategy->consensus(replica.x).equal(agreed))
+        << "the first boundary after it has nothing to apply";
   });
 }
 
@@ -296,7 +298,8 @@ TEST(Periodic, OptionsThatContradictEachOtherAreRefused) {
     return "";
   };
   EXPECT_EQ(refused({.period = 0}), "periodic.period must be at least 1, got 0");
-  EXPECT_EQ(refused({.outer = "heavy_ball", .momentum = 1.0}), "periodic.momentum must be at least 0 and below 1, got 1");
+  EXPECT_EQ(refused({.outer = "heavy_ball", .momentum = 1.0}),
+            "periodic.momentum must be at least 0 and below 1, got 1");
   EXPECT_EQ(refused({.keep = {.share = 0.5}}).substr(0, 43), "[dp.periodic] keep = 0.5 needs delay = 1: w");
   EXPECT_EQ(refused({.momentum = 0.5}), "[dp.periodic] outer = average takes no momentum, outer_lr, penalty or clip");
 }

@@ -1,10 +1,10 @@
 // A problem small enough to reason about: replica i minimises h/2 |x - c_i|^2, so its gradient is h (x - c_i).
 #pragma once
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/normal.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/norm.h>
+#include <ATen/ops/normal.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -91,8 +91,6 @@ struct Trial {
   }
 };
 
-inline double distance(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
-}
+inline double distance(const at::Tensor& a, const at::Tensor& b) { return ((a - b).norm() / b.norm()).item<double>(); }
 
 }  // namespace thinwire::dp

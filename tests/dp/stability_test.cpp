@@ -1,6 +1,6 @@
-// Where periodic averaging stops being stable, known beforehand. On a quadratic, with identical replicas, a round of local
-// steps removes the fraction a of the error; with kappa = alpha a / Lambda the outer recursion is linear and its bound has
-// a closed form. Each is tried just below and just above.
+// Where periodic averaging stops being stable, known beforehand. On a quadratic, with identical replicas, a round of
+// local steps removes the fraction a of the error; with kappa = alpha a / Lambda the outer recursion is linear and its
+// bound has a closed form. Each is tried just below and just above.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,12 @@ double error_after(const PeriodicOptions& options, double a, int rounds = 6000) 
 }
 
 PeriodicOptions outer(const std::string& rule, int64_t delay, double alpha, double beta, double keep = 0) {
-  return {.period = 1, .delay = delay, .outer = rule, .outer_lr = alpha, .momentum = beta, .keep = {.share = keep},
+  return {.period = 1,
+          .delay = delay,
+          .outer = rule,
+          .outer_lr = alpha,
+          .momentum = beta,
+          .keep = {.share = keep},
           .sync_rounds = 0};
 }
 

@@ -25,11 +25,13 @@ using comm::Reduce;
 using comm::WorkPtr;
 using World = std::shared_ptr<MailGroup>;
 
-const Link kSlow{.rate = 1e6};     // 125 kB/s
-const Link kEndless{.rate = 1};    // a kilobyte takes more than two hours
+const Link kSlow{.rate = 1e6};   // 125 kB/s
+const Link kEndless{.rate = 1};  // a kilobyte takes more than two hours
 const Link kFar{.rate = 1e9, .latency = 0.05};
 
-World emulated(const World& world, Link link) { return world->over(std::make_shared<EmulatedMail>(world->mail(), link)); }
+World emulated(const World& world, Link link) {
+  return world->over(std::make_shared<EmulatedMail>(world->mail(), link));
+}
 
 at::Tensor bytes(int64_t n, int value = 1) { return at::empty({n}, at::kByte).fill_(value); }
 at::Tensor ones(int64_t n) { return at::empty({n}, at::kFloat).fill_(1); }
@@ -59,7 +61,9 @@ struct Wire {  // the mails of some ranks, over one link
     }
   }
   // When a message of n bytes, posted now, is due.
-  void post(int from, int to, int64_t n) { pending.push_back({mails[from]->post(bytes(n), to, tag), from, to, n, tag}), ++tag; }
+  void post(int from, int to, int64_t n) {
+    pending.push_back({mails[from]->post(bytes(n), to, tag), from, to, n, tag}), ++tag;
+  }
   // The due times of all that was posted, in the order it was.
   std::vector<Clock::time_point> due() {
     std::vector<Clock::time_point> times;
@@ -247,10 +251,10 @@ TEST(EmulatedGroup, CollectivesGiveTheSameBitsAsWithoutALink) {
     comm::run_world(4, [&](World world) {
       GroupPtr group = slow ? emulated(world, {200e6, 0.001}) : world;
       const int me = world->rank();
-      at::Tensor x = at::empty({1027}, at::kFloat), y = at::empty({1027}, at::kFloat), all = at::empty({4 * 1027}, at::kFloat),
-                 turned = at::empty({4 * 1027}, at::kFloat), part = at::empty({1027}, at::kFloat);
-      for (int i = 0; i < 1027; ++i)
-        x[i] = 1.0f / (1 + i + 31 * me), y[i] = static_cast<float>(i * (me + 1)) / 7;
+      at::Tensor x = at::empty({1027}, at::kFloat), y = at::empty({1027}, at::kFloat),
+                 all = at::empty({4 * 1027}, at::kFloat), turned = at::empty({4 * 1027}, at::kFloat),
+                 part = at::empty({1027}, at::kFloat);
+      for (int i = 0; i < 1027; ++i) x[i] = 1.0f / (1 + i + 31 * me), y[i] = static_cast<float>(i * (me + 1)) / 7;
       std::vector<WorkPtr> works = {group->all_reduce_(x, Reduce::mean), group->broadcast_(y, 2)};
       for (auto& work : works) work->wait();
       group->all_gather(all, x.mul_(1 + me))->wait();
@@ -310,7 +314,8 @@ TEST(EmulatedGroup, AFailureEndsARest) {
       if (split) {
         // Every split is made over the slow wire, so over a fast one first.
         group = emulated(world, {1e9, 0})->split(world->rank() / 2, 0);
-        group = std::static_pointer_cast<MailGroup>(group)->over(std::make_shared<EmulatedMail>(world->mail(), kEndless));
+        group =
+            std::static_pointer_cast<MailGroup>(group)->over(std::make_shared<EmulatedMail>(world->mail(), kEndless));
       }
       std::vector<WorkPtr> works;
       for (int i = 0; i < 5; ++i) {
@@ -355,34 +360,32 @@ TEST(EmulatedGroup, TransferTimeIsNoTimeout) {
 }
 
 TEST(EmulatedGroup, RanksThatAreDoneEarlyWaitForThoseThatStillReceive) {
-  comm::run_world(
-      3,
-      [](World world) {
-        auto group = emulated(world, {100e3, 0});
-        if (world->rank() == 0) group->mail()->post(bytes(10'000), 1, int64_t{1} << 60)->wait();        // 0.8 s
-        if (world->rank() == 1) group->mail()->take(bytes(10'000), 0, int64_t{1} << 60)->wait();
-        world->barrier();
-        EXPECT_EQ(world->size(), 3);
-      },
-      {.timeout_s = 0.2});
+  comm::run_world(3,
+                  [](World world) {
+                    auto group = emulated(world, {100e3, 0});
+                    if (world->rank() == 0) group->mail()->post(bytes(10'000), 1, int64_t{1} << 60)->wait();  // 0.8 s
+                    if (world->rank() == 1) group->mail()->take(bytes(10'000), 0, int64_t{1} << 60)->wait();
+                    world->barrier();
+                    EXPECT_EQ(world->size(), 3);
+                  },
+                  {.timeout_s = 0.2});
 }
 
 TEST(EmulatedGroup, AStuckRankIsATimeoutThatNamesIt) {
   std::latch seen(2);
-  comm::run_world(
-      3,
-      [&](World world) {
-        auto group = emulated(world, kFar);
-        if (world->rank() == 1) return seen.wait();
-        try {
-          group->all_reduce_(ones(1000), Reduce::sum, Kind::payload)->wait();
-          ADD_FAILURE() << "did not throw";
-        } catch (const comm::Timeout& late) {
-          EXPECT_EQ(late.rank, 1);
-        }
-        seen.count_down();
-      },
-      {.timeout_s = 0.2});
+  comm::run_world(3,
+                  [&](World world) {
+                    auto group = emulated(world, kFar);
+                    if (world->rank() == 1) return seen.wait();
+                    try {
+                      group->all_reduce_(ones(1000), Reduce::sum, Kind::payload)->wait();
+                      ADD_FAILURE() << "did not throw";
+                    } catch (const comm::Timeout& late) {
+                      EXPECT_EQ(late.rank, 1);
+                    }
+                    seen.count_down();
+                  },
+                  {.timeout_s = 0.2});
 }
 
 }  // namespace

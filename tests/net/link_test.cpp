@@ -42,8 +42,8 @@ TEST(Link, NoneIsAsFastAsItGoes) {
 }
 
 TEST(Link, TextAndValueAreTwoFormsOfTheSame) {
-  for (auto text : {"none", "none/20ms", "100mbit/20ms", "1gbit", "10gbit/1ms", "64kbit/1.5s", "300bit/250us", "2.5gbit/3us",
-                    "56kbit/120ms"}) {
+  for (auto text : {"none", "none/20ms", "100mbit/20ms", "1gbit", "10gbit/1ms", "64kbit/1.5s", "300bit/250us",
+                    "2.5gbit/3us", "56kbit/120ms"}) {
     EXPECT_EQ(to_text(link_of(text)), text);
     EXPECT_EQ(link_of(to_text(link_of(text))), link_of(text));
   }
@@ -59,8 +59,8 @@ TEST(Link, UpAndDownJitterAndAScriptAreWrittenAsTheyAreRead) {
   EXPECT_EQ(link.events[0], (Event{.at = 5, .rate = 10e6}));
   EXPECT_EQ(link.events[1], (Event{.at = 8, .outage = 2}));
   EXPECT_EQ(link.events[2], (Event{.at = 9, .down = 1e9}));
-  for (auto text : {"20mbit:100mbit/20ms~5ms, at 5s 10mbit, at 8s down 2s, at 9s none:1gbit", "none:8kbit", "1gbit/0s~3ms",
-                    "none, at 1s down 1s"})
+  for (auto text : {"20mbit:100mbit/20ms~5ms, at 5s 10mbit, at 8s down 2s, at 9s none:1gbit", "none:8kbit",
+                    "1gbit/0s~3ms", "none, at 1s down 1s"})
     EXPECT_EQ(to_text(link_of(text)), text);
   EXPECT_FALSE(link_of("none, at 1s down 1s").none());
 }
@@ -100,8 +100,10 @@ TEST(Link, ErrorsSayWhatWasWanted) {
   EXPECT_EQ(error_of("1mbit, at 5s"), "''" + rates);
   EXPECT_EQ(error_of("1mbit, at 5s down"), "''" + times);
   EXPECT_EQ(error_of("1mbit, at 5s down 0s"), "\"1mbit, at 5s down 0s\": an outage lasts longer than 0 s");
-  EXPECT_EQ(error_of("1mbit, at 5s 2mbit 3mbit"), "\"1mbit, at 5s 2mbit 3mbit\": a comma separates what happens to a link");
-  EXPECT_EQ(error_of("1mbit, at 5s 2mbit, at 4s 1mbit"), "\"1mbit, at 5s 2mbit, at 4s 1mbit\": later events come later");
+  EXPECT_EQ(error_of("1mbit, at 5s 2mbit 3mbit"),
+            "\"1mbit, at 5s 2mbit 3mbit\": a comma separates what happens to a link");
+  EXPECT_EQ(error_of("1mbit, at 5s 2mbit, at 4s 1mbit"),
+            "\"1mbit, at 5s 2mbit, at 4s 1mbit\": later events come later");
   EXPECT_EQ(error_of("0mbit"), "a link needs a rate above 0, got \"0mbit\"");
   EXPECT_EQ(error_of("0bit/20ms"), "a link needs a rate above 0, got \"0bit/20ms\"");
 }

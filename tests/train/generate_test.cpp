@@ -36,7 +36,9 @@ TEST(Choose, SharpensWithALowTemperature) {
   expect_shares({1 / 30.0, 16 / 30.0, 9 / 30.0, 4 / 30.0}, shares(kLogits, 0.5, 0));
 }
 
-TEST(Choose, TakesEveryTokenAlikeWhenInfinitelyHot) { expect_shares({0.25, 0.25, 0.25, 0.25}, shares(kLogits, kInf, 0)); }
+TEST(Choose, TakesEveryTokenAlikeWhenInfinitelyHot) {
+  expect_shares({0.25, 0.25, 0.25, 0.25}, shares(kLogits, kInf, 0));
+}
 
 TEST(Choose, TakesTheLikeliestWhenAlmostCold) {
   for (double temperature : {1e-3, 1e-300, 5e-324}) expect_shares({0, 1, 0, 0}, shares(kLogits, temperature, 0, 100));

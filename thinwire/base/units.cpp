@@ -12,8 +12,8 @@ namespace {
 
 using Unit = std::pair<std::string_view, double>;
 
-constexpr Unit kBytes[] = {{"B", 1},        {"kB", 1e3},          {"MB", 1e6},           {"GB", 1e9},
-                           {"KiB", 1024.0}, {"MiB", 1048576.0},   {"GiB", 1073741824.0}};
+constexpr Unit kBytes[] = {{"B", 1},        {"kB", 1e3},        {"MB", 1e6},          {"GB", 1e9},
+                           {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
 constexpr Unit kSeconds[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"min", 60}, {"h", 3600}};
 constexpr Unit kRates[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
 
@@ -36,7 +36,8 @@ double parse(std::string_view text, std::span<const Unit> units, const char* wha
 std::string print(double value, std::span<const Unit> units) {
   Unit best = units[0];
   for (const auto& unit : units)
-    if (unit.second > best.second ? value >= unit.second : value < best.second && unit.second < best.second) best = unit;
+    if (unit.second > best.second ? value >= unit.second : value < best.second && unit.second < best.second)
+      best = unit;
   for (const Unit& unit : {best, units[0]}) {
     for (int digits = 1; digits <= 17; ++digits) {
       const std::string text = fmt::format("{:.{}g}", value / unit.second, digits);

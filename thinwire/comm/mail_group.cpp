@@ -12,7 +12,8 @@
 
 namespace thinwire::comm {
 
-// Buffers by size; a buffer comes back when its collective is over, so a training loop allocates in its first step only.
+// Buffers by size; a buffer comes back when its collective is over, so a training loop allocates in its first step
+// only.
 struct MailGroup::Pool {
   at::Tensor get(int64_t bytes) {
     std::lock_guard lock(mutex);
@@ -121,9 +122,12 @@ void reduce(at::Tensor own, const at::Tensor& mine, const std::vector<at::Tensor
     reduce_into(static_cast<T*>(own.mutable_data_ptr()), inputs, own.numel(), how);
   };
   switch (own.scalar_type()) {
-    case at::kFloat: return typed(float{});
-    case at::kDouble: return typed(double{});
-    default: return typed(int64_t{});
+    case at::kFloat:
+      return typed(float{});
+    case at::kDouble:
+      return typed(double{});
+    default:
+      return typed(int64_t{});
   }
 }
 
@@ -248,9 +252,9 @@ WorkPtr MailGroup::reduce_scatter(at::Tensor out, at::Tensor in, Reduce how, Kin
   check_buffer(in), check_buffer(out);
   check_sum(in, how);
   const int64_t m = size();
-  TORCH_CHECK(in.numel() == m * out.numel() && in.scalar_type() == out.scalar_type(),
-              "[comm] reduce_scatter needs ", m, " times as many elements in as out, of one type; got ", in.numel(), " ",
-              in.scalar_type(), " and ", out.numel(), " ", out.scalar_type());
+  TORCH_CHECK(in.numel() == m * out.numel() && in.scalar_type() == out.scalar_type(), "[comm] reduce_scatter needs ", m,
+              " times as many elements in as out, of one type; got ", in.numel(), " ", in.scalar_type(), " and ",
+              out.numel(), " ", out.scalar_type());
   const int64_t traffic = (m - 1) * out.nbytes();
   auto call = begin(kind, traffic, traffic);
   std::vector<at::Tensor> others(m);
@@ -292,8 +296,8 @@ WorkPtr MailGroup::all_to_all(at::Tensor out, at::Tensor in, Kind kind) {
   check_buffer(in), check_buffer(out);
   const int64_t m = size();
   TORCH_CHECK(out.numel() == in.numel() && in.numel() % m == 0 && in.scalar_type() == out.scalar_type(),
-              "[comm] all_to_all needs as many elements out as in, of one type, a multiple of ", m, "; got ", in.numel(),
-              " ", in.scalar_type(), " and ", out.numel(), " ", out.scalar_type());
+              "[comm] all_to_all needs as many elements out as in, of one type, a multiple of ", m, "; got ",
+              in.numel(), " ", in.scalar_type(), " and ", out.numel(), " ", out.scalar_type());
   TORCH_CHECK(!overlap(in, out), "[comm] all_to_all cannot work in place");
   const int64_t traffic = (m - 1) * (in.nbytes() / m);
   auto call = begin(kind, traffic, traffic);
@@ -318,8 +322,8 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   const at::Tensor own = chunk(x, rank_);
   const bool is_root = rank_ == root;
   const int64_t whole = x.nbytes(), mine = own.nbytes();
-  auto call = m == 1 ? begin(kind, 0, 0)
-                     : begin(kind, is_root ? whole + (m - 2) * mine : (m - 2) * mine, is_root ? 0 : whole);
+  auto call =
+      m == 1 ? begin(kind, 0, 0) : begin(kind, is_root ? whole + (m - 2) * mine : (m - 2) * mine, is_root ? 0 : whole);
   auto pass_on = [=, this] {  // by the root at once
     for (int i = 1; i < m; ++i) {
       const int k = (rank_ + i) % static_cast<int>(m);

@@ -36,7 +36,8 @@ std::string synthetic_text(uint64_t seed, int64_t branches, int64_t length, uint
   text.reserve(length);
   uint8_t byte = 0;
   for (int64_t i = 0; i < length; ++i) {
-    const double u = static_cast<double>(mix({seed, word("synthetic"), stream, static_cast<uint64_t>(i)}) >> 11) * 0x1p-53;
+    const double u =
+        static_cast<double>(mix({seed, word("synthetic"), stream, static_cast<uint64_t>(i)}) >> 11) * 0x1p-53;
     const auto rank = static_cast<uint64_t>(std::ranges::upper_bound(upto, u) - upto.begin());
     // An odd stride visits all 256 bytes before it repeats, so the successors of a byte are distinct.
     const uint64_t table = mix({seed, word("successors"), byte});

@@ -1,9 +1,9 @@
 // Text whose entropy is known exactly, so that the best possible loss is known beforehand.
 //
-// Every byte is followed by one of `branches` bytes, the r-th of them (r = 1, 2, ..) with probability proportional to 1/r.
-// Which bytes those are depends on the byte before, in a way fixed by the seed. All bytes have the same probabilities
-// behind them, so the entropy of the next byte given the one before is sum_r -p_r ln p_r, whatever came before: no model
-// can do better on average, and one that has learnt the table of successors does exactly that.
+// Every byte is followed by one of `branches` bytes, the r-th of them (r = 1, 2, ..) with probability proportional to
+// 1/r. Which bytes those are depends on the byte before, in a way fixed by the seed. All bytes have the same
+// probabilities behind them, so the entropy of the next byte given the one before is sum_r -p_r ln p_r, whatever came
+// before: no model can do better on average, and one that has learnt the table of successors does exactly that.
 #pragma once
 
 #include <cstdint>

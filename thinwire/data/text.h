@@ -31,7 +31,8 @@ struct DataOptions {
 
 template <class F>
 void fields(F&& f, DataOptions& o) {
-  f("source", o.source, one_of({"text", "synthetic"}), "where tokens come from: files, or made up with a known entropy");
+  f("source", o.source, one_of({"text", "synthetic"}),
+    "where tokens come from: files, or made up with a known entropy");
   if (o.source == "synthetic") {
     f("length", o.length, any(), "of the text, like \"1MiB\"");
     f("branches", o.branches, between(1, 256), "bytes that may follow a byte; the loss floor grows with it");
@@ -45,8 +46,9 @@ void fields(F&& f, DataOptions& o) {
   f("held_out", o.held_out, above_up_to(0, 0.5), "last part of each file, kept for evaluation");
 }
 
-// Makes the path absolute. Fills in what an empty one stands for, so that a run's recipe says what was read: the folder of Python's standard
-// library, and, where they are empty too, suffix ".py" and a skip of installed packages and tests. BadInput if this machine has no such folder.
+// Makes the path absolute. Fills in what an empty one stands for, so that a run's recipe says what was read: the folder
+// of Python's standard library, and, where they are empty too, suffix ".py" and a skip of installed packages and tests.
+// BadInput if this machine has no such folder.
 void resolve(DataOptions& options);
 
 struct Text {
@@ -57,8 +59,8 @@ struct Text {
 };
 inline constexpr int64_t kVocabulary = 256;
 
-// Reads (or makes) it all, files in the order of their paths. BadInput if the path is missing, unreadable or empty, or if either
-// part is shorter than context + 1 bytes.
+// Reads (or makes) it all, files in the order of their paths. BadInput if the path is missing, unreadable or empty, or
+// if either part is shorter than context + 1 bytes.
 std::shared_ptr<const Text> load_text(const DataOptions& options, int64_t context);
 
 // Rows of tokens and of what follows each token: int64 [rows, context].

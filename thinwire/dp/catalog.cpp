@@ -17,7 +17,12 @@ const std::vector<Named>& periodic_names() {
       {"diloco", {.delay = 0, .outer = "nesterov", .outer_lr = 0.7, .momentum = 0.9, .lr_normalised = false}},
       {"delayed_diloco", {.delay = 1, .outer = "nesterov", .outer_lr = 0.25, .momentum = 0.9, .lr_normalised = false}},
       {"eager_diloco",
-       {.delay = 1, .outer = "nesterov", .outer_lr = 0.25, .momentum = 0.9, .lr_normalised = false, .keep = {.per_replica = true}}},
+       {.delay = 1,
+        .outer = "nesterov",
+        .outer_lr = 0.25,
+        .momentum = 0.9,
+        .lr_normalised = false,
+        .keep = {.per_replica = true}}},
       {"cocod", {.delay = 1, .outer = "average", .keep = {.share = 1}}},
       {"co2", {.delay = 1, .outer = "heavy_ball", .momentum = 0.2, .penalty = "gap", .clip = 1}},
   };

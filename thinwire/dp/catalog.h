@@ -35,7 +35,6 @@ void fields(F&& f, StrategyOptions& o) {
 }
 
 // Collective over ranks.sync: broadcasts replica 0's weights into weights.x.
-StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks,
-                          optim::RulePtr rule);
+StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks, optim::RulePtr rule);
 
 }  // namespace thinwire::dp

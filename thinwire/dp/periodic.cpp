@@ -106,7 +106,8 @@ void Periodic::move(at::Tensor x, bool apply, bool turn, bool sync) {
     squares += kernels::outer_update(
         {at(x, begin), at(z_, begin), at(v_, begin), at(flight_, begin), at(start_, begin)}, numel, step);
   };
-  if (std::ranges::count(gamma_, gamma_[0]) == optim::kGroups && std::ranges::count(gamma_prev_, gamma_prev_[0]) == optim::kGroups) {
+  if (std::ranges::count(gamma_, gamma_[0]) == optim::kGroups &&
+      std::ranges::count(gamma_prev_, gamma_prev_[0]) == optim::kGroups) {
     pass(0, layout_.numel, 0);  // equal learning rates: one pass over everything; padding stays zero
   } else {
     for (const auto& span : optim::spans(layout_)) pass(span.at, span.numel, span.group);

@@ -9,11 +9,10 @@
 //
 // With tau = period, gamma = the lr of the last inner step, at the end of a round:
 //   p_i = x_i - start_i                        local progress
-//   P   = mean_i p_i                           delay 0: waited for; delay 1: launched now, used at the end of the next round
-//   A   = the P that is available
-//   v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma
-//   z  += alpha v                              Nesterov: alpha (beta v + A / Lambda);  average at delay 0: z = mean_i x_i
-//   x_i = start_i = z + w p_i                  w > 0 only where p_i is still under way
+//   P   = mean_i p_i                           delay 0: waited for; delay 1: launched now, used at the end of the next
+//   round A   = the P that is available v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma
+//   z  += alpha v                              Nesterov: alpha (beta v + A / Lambda);  average at delay 0: z = mean_i
+//   x_i x_i = start_i = z + w p_i                  w > 0 only where p_i is still under way
 // z and v are equal on all replicas, bit for bit. The first late boundary has nothing to apply: z and v stay.
 // finish() closes a partial round like a whole one, then lands what is in flight as one more outer update; x_i = z.
 //
@@ -32,23 +31,23 @@ namespace thinwire::dp {
 
 // A share of the own progress: a number, or "1/M" with M replicas.
 struct Keep {
-  double share = 0;         // [0, 1]
+  double share = 0;          // [0, 1]
   bool per_replica = false;  // 1/M instead
 };
 void read(const Value& value, const std::string& name, Keep& keep, const Limit& limit);
 Value to_value(const Keep& keep);
 
 struct PeriodicOptions {
-  int64_t period = 30;              // tau, inner steps a round
-  int64_t delay = 0;                // rounds between an average's launch and its use, 0 or 1
-  std::string outer = "average";    // average | heavy_ball | nesterov
-  double outer_lr = 1;              // alpha
-  double momentum = 0;              // beta
-  bool lr_normalised = true;        // v is kept in units of the inner learning rate
-  std::string penalty = "none";     // Lambda: none | gap | floor
+  int64_t period = 30;                                    // tau, inner steps a round
+  int64_t delay = 0;                                      // rounds between an average's launch and its use, 0 or 1
+  std::string outer = "average";                          // average | heavy_ball | nesterov
+  double outer_lr = 1;                                    // alpha
+  double momentum = 0;                                    // beta
+  bool lr_normalised = true;                              // v is kept in units of the inner learning rate
+  std::string penalty = "none";                           // Lambda: none | gap | floor
   double clip = std::numeric_limits<double>::infinity();  // phi
-  Keep keep = {};                   // w
-  int64_t sync_rounds = 1;          // first rounds of a late strategy that wait: delay 0, Lambda 1, w 0
+  Keep keep = {};                                         // w
+  int64_t sync_rounds = 1;  // first rounds of a late strategy that wait: delay 0, Lambda 1, w 0
 };
 
 template <class F>
@@ -60,7 +59,8 @@ void fields(F&& f, PeriodicOptions& o) {
     f("outer_lr", o.outer_lr, above_up_to(0, 10), "step of the agreed weights (alpha)");
     f("momentum", o.momentum, at_least_below(0, 1), "outer momentum (beta)");
     f("lr_normalised", o.lr_normalised, any(), "outer momentum in units of the inner learning rate");
-    f("clip", o.clip, above(0), "most inner learning rates a step that a coordinate of the momentum may move (phi); inf: off");
+    f("clip", o.clip, above(0),
+      "most inner learning rates a step that a coordinate of the momentum may move (phi); inf: off");
     f("penalty", o.penalty, one_of({"none", "gap", "floor"}), "what a late average is divided by (Lambda)");
   }
   if (o.delay == 1) {
@@ -71,8 +71,7 @@ void fields(F&& f, PeriodicOptions& o) {
 
 class Periodic final : public Strategy {
  public:
-  Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const PeriodicOptions& options,
-           at::Tensor x);
+  Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const PeriodicOptions& options, at::Tensor x);
 
   void step(const optim::Update& update) override;
   void finish(at::Tensor x) override;
@@ -82,7 +81,7 @@ class Periodic final : public Strategy {
 
  private:
   void close_round(at::Tensor x);
-  void land();                                        // waits for the average in flight
+  void land();                                                // waits for the average in flight
   void move(at::Tensor x, bool apply, bool turn, bool sync);  // the outer update
   double lambda() const;
 
@@ -94,10 +93,10 @@ class Periodic final : public Strategy {
   const double keep_;  // w
   const bool alone_;   // one replica that would average with itself: nothing to do
 
-  at::Tensor z_, v_, flight_, start_;  // v_ and start_ only where the rule needs them
-  comm::WorkPtr work_;                 // under way
-  bool in_flight_ = false;             // flight_ holds, or will hold, an average that was not used yet
-  int64_t inner_ = 0, rounds_ = 0;     // steps of this round, rounds closed
+  at::Tensor z_, v_, flight_, start_;       // v_ and start_ only where the rule needs them
+  comm::WorkPtr work_;                      // under way
+  bool in_flight_ = false;                  // flight_ holds, or will hold, an average that was not used yet
+  int64_t inner_ = 0, rounds_ = 0;          // steps of this round, rounds closed
   std::vector<double> gamma_, gamma_prev_;  // by group; gamma_prev_ is 0 before the first outer update
   double last_move_ = 0, largest_move_ = 0;
 };

@@ -8,8 +8,8 @@
 //
 // A strategy is made by all ranks of the sync group together and starts by broadcasting replica 0's weights. Calls are
 // collective in the same sense: every rank makes them, in the same order, with the same t. Exchanges run in the
-// background; a delay is a declared number of rounds or steps, never an accident of timing, so the weights depend on the
-// options only. A lost or stuck peer throws comm::PeerLost or comm::Timeout from step() or finish().
+// background; a delay is a declared number of rounds or steps, never an accident of timing, so the weights depend on
+// the options only. A lost or stuck peer throws comm::PeerLost or comm::Timeout from step() or finish().
 #pragma once
 
 #include <ATen/core/Tensor.h>

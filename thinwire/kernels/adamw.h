@@ -3,8 +3,8 @@
 //   m = beta1 m + (1-beta1) g;   v = beta2 v + (1-beta2) g^2
 //   next = x decay - rate m / (sqrt(v) root + eps)
 //
-// with decay = 1 - lr wd, rate = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t); the last two are lr and 1 without bias
-// correction. next may be x.
+// with decay = 1 - lr wd, rate = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t); the last two are lr and 1 without
+// bias correction. next may be x.
 #pragma once
 
 #include <cstdint>

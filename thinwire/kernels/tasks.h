@@ -1,5 +1,5 @@
-// Cuts a long vector into tasks and runs them on the calling rank's threads. (at::parallel_for is a plain loop in code that
-// was compiled without -fopenmp; the results are the same.)
+// Cuts a long vector into tasks and runs them on the calling rank's threads. (at::parallel_for is a plain loop in code
+// that was compiled without -fopenmp; the results are the same.)
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -42,9 +42,7 @@ struct Lanes {
       for (int j = 0; j < 8; ++j) sum[j] += static_cast<double>(values[i + j]) * static_cast<double>(values[i + j]);
     for (int j = 0; i < n; ++i, ++j) sum[j] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   }
-  double total() const {
-    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
-  }
+  double total() const { return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])); }
 };
 
 }  // namespace thinwire::kernels

@@ -32,20 +32,20 @@ class Model {
  public:
   std::vector<std::unique_ptr<Unit>> units;
 
-  at::Tensor forward(const at::Tensor& tokens_BT);                               // logits_BTV
-  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);    // mean cross entropy, nats a token
-  int64_t numel() const;                                                         // parameters in all
+  at::Tensor forward(const at::Tensor& tokens_BT);                             // logits_BTV
+  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // mean cross entropy, nats a token
+  int64_t numel() const;                                                       // parameters in all
 };
 
 // Options of [model]. `size` names a set of numbers; numbers given beside it win.
 struct ModelOptions {
-  std::string name = "gpt";      // gpt | mlp
-  std::string size = "nano";     // see kSizes in model.cpp
-  int64_t layers = 2;            // >= 1
-  int64_t width = 64;            // a multiple of heads
-  int64_t heads = 2;             // >= 1; gpt only
-  int64_t context = 64;          // tokens a sequence
-  bool tied = false;             // head uses the embedding's matrix
+  std::string name = "gpt";   // gpt | mlp
+  std::string size = "nano";  // see kSizes in model.cpp
+  int64_t layers = 2;         // >= 1
+  int64_t width = 64;         // a multiple of heads
+  int64_t heads = 2;          // >= 1; gpt only
+  int64_t context = 64;       // tokens a sequence
+  bool tied = false;          // head uses the embedding's matrix
 };
 
 // Sets layers, width and heads to those of a named size.

@@ -10,9 +10,9 @@
 namespace thinwire::net {
 namespace {
 
-// A message is two of the inner mail: its bytes, under its own tag, and its note, under the bit that groups leave free. So
-// plain and emulated groups can share the inner mail. The note: when the first and the last bit are due, in nanoseconds of
-// the monotonic clock.
+// A message is two of the inner mail: its bytes, under its own tag, and its note, under the bit that groups leave free.
+// So plain and emulated groups can share the inner mail. The note: when the first and the last bit are due, in
+// nanoseconds of the monotonic clock.
 int64_t note_tag(int64_t tag) {
   constexpr int64_t kNote = int64_t{1} << 62;
   TORCH_CHECK((tag & kNote) == 0, "[net] an emulated mail cannot be put around another one");
@@ -65,7 +65,8 @@ comm::WorkPtr EmulatedMail::post(at::Tensor bytes, int to, int64_t tag) {
   double late = link_.latency;
   if (link_.jitter > 0) {
     const auto from = static_cast<uint64_t>(rank()), whom = static_cast<uint64_t>(to);
-    late += link_.jitter * static_cast<double>(mix({seed_, word("jitter"), from, whom, static_cast<uint64_t>(tag)}) >> 11) * 0x1p-53;
+    late += link_.jitter *
+            static_cast<double>(mix({seed_, word("jitter"), from, whom, static_cast<uint64_t>(tag)}) >> 11) * 0x1p-53;
   }
   {
     std::lock_guard lock(mutex_);

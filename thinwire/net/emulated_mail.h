@@ -3,8 +3,8 @@
 // Each rank has one uplink: its messages leave it one after another at the link's rate, whoever they are for and
 // whichever group sends them, and arrive a latency later; and one downlink, through which what arrives comes in, in the
 // order in which it is waited for. The bytes themselves travel at once, together with the moments at which their first
-// and last bit are due; the receiver rests until then. So no thread is needed, a queue of messages takes exactly the time
-// the link would take however late a thread wakes up, and a timeout counts only real waiting.
+// and last bit are due; the receiver rests until then. So no thread is needed, a queue of messages takes exactly the
+// time the link would take however late a thread wakes up, and a timeout counts only real waiting.
 #pragma once
 
 #include <memory>

@@ -21,16 +21,16 @@ inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 // Something that happens to a link, in seconds from its start.
 struct Event {
   double at = 0;
-  double outage = 0;                        // seconds for which nothing passes; 0: a change of rates instead
+  double outage = 0;  // seconds for which nothing passes; 0: a change of rates instead
   double rate = kUnlimited, down = kUnlimited;
   friend bool operator==(const Event&, const Event&) = default;
 };
 
 struct Link {
-  double rate = kUnlimited;   // of sending, bits a second, > 0
-  double latency = 0;         // seconds, one way
-  double down = kUnlimited;   // of receiving
-  double jitter = 0;          // seconds that are added at most
+  double rate = kUnlimited;        // of sending, bits a second, > 0
+  double latency = 0;              // seconds, one way
+  double down = kUnlimited;        // of receiving
+  double jitter = 0;               // seconds that are added at most
   std::vector<Event> events = {};  // ordered by time
 
   bool none() const { return *this == Link{}; }

@@ -1,5 +1,5 @@
-// Clipping by the global norm: a rule around a rule. g *= c / (norm + 1e-6) where norm > c; the norm is summed in fp64 and
-// rounded once.
+// Clipping by the global norm: a rule around a rule. g *= c / (norm + 1e-6) where norm > c; the norm is summed in fp64
+// and rounded once.
 #pragma once
 
 #include "thinwire/optim/rule.h"

@@ -1,7 +1,7 @@
 // What the ranks tell each other after every step beside training: whether to stop, and figures for the progress line.
 //
-// It travels over the bare group, one step behind: the answer for step t is looked at after step t + 1, so no rank waits
-// for it. All ranks see the same answer at the same step, so they stop together.
+// It travels over the bare group, one step behind: the answer for step t is looked at after step t + 1, so no rank
+// waits for it. All ranks see the same answer at the same step, so they stop together.
 #pragma once
 
 #include <ATen/core/Tensor.h>

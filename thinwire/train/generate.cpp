@@ -17,7 +17,8 @@ namespace {
 
 at::Tensor tokens_of(std::string_view text) {
   at::Tensor tokens = at::empty({1, static_cast<int64_t>(text.size())}, at::kLong);
-  std::ranges::transform(text, tokens.mutable_data_ptr<int64_t>(), [](char c) { return static_cast<unsigned char>(c); });
+  std::ranges::transform(text, tokens.mutable_data_ptr<int64_t>(),
+                         [](char c) { return static_cast<unsigned char>(c); });
   return tokens;
 }
 

@@ -16,9 +16,9 @@
 
 namespace thinwire::train {
 
-// A model with the weights that were trained: those of model.safetensors, which a finished run has, or the agreed ones of
-// a checkpoint (of the newest where `path` is an unfinished run). BadInput if there are no weights yet; a damaged file is
-// an error that starts with its path.
+// A model with the weights that were trained: those of model.safetensors, which a finished run has, or the agreed ones
+// of a checkpoint (of the newest where `path` is an unfinished run). BadInput if there are no weights yet; a damaged
+// file is an error that starts with its path.
 struct Trained {
   Recipe recipe;
   std::unique_ptr<models::Model> model;
@@ -43,12 +43,12 @@ struct RunFacts {
   std::filesystem::path dir;
   Recipe recipe;
   int64_t parameters = 0;
-  int64_t steps = 0, planned_steps = 0;  // done; planned, 0 if the clock decides
-  double seconds = 0;                    // of training so far
-  std::optional<double> loss, val_loss;  // the last ones
-  bool finished = false;                 // has model.safetensors
-  std::string weights_hash;              // of model.safetensors
-  std::string damage;                    // of model.safetensors; empty: whole, or not there
+  int64_t steps = 0, planned_steps = 0;      // done; planned, 0 if the clock decides
+  double seconds = 0;                        // of training so far
+  std::optional<double> loss, val_loss;      // the last ones
+  bool finished = false;                     // has model.safetensors
+  std::string weights_hash;                  // of model.safetensors
+  std::string damage;                        // of model.safetensors; empty: whole, or not there
   std::vector<CheckpointFacts> checkpoints;  // oldest first
 };
 RunFacts inspect_run(const std::filesystem::path& dir);

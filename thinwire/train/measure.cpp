@@ -43,9 +43,9 @@ double seconds_of(const std::function<void()>& work) {
 double copy_gigabytes_per_s() {
   const at::Tensor from = at::zeros({kNumel}), to = at::zeros({kNumel});
   double best = 1e9;
-  for (int i = 0; i < kTries; ++i) best = std::min(best, seconds_of([&] {
-                                     std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
-                                   }));
+  for (int i = 0; i < kTries; ++i)
+    best =
+        std::min(best, seconds_of([&] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()); }));
   return static_cast<double>(from.nbytes()) / best / 1e9;
 }
 

@@ -11,17 +11,17 @@ namespace thinwire::train {
 // One pass over vectors that do not fit into caches, on one thread, best of several.
 struct KernelFigure {
   std::string name;
-  int reads = 0, writes = 0;    // vectors
-  double gigabytes_per_s = 0;   // of what is read and written
-  double share_of_triad = 0;    // of a[i] = b[i] + s c[i] in the same run
+  int reads = 0, writes = 0;   // vectors
+  double gigabytes_per_s = 0;  // of what is read and written
+  double share_of_triad = 0;   // of a[i] = b[i] + s c[i] in the same run
 };
 // An all-reduce over ranks that are threads. Mean over several.
 struct CommFigure {
   int ranks = 0;
-  int64_t bytes = 0;            // of the vector
+  int64_t bytes = 0;  // of the vector
   double seconds = 0;
-  double gigabytes_per_s = 0;   // sent by a rank
-  double share_of_copy = 0;     // of copying memory in the same run
+  double gigabytes_per_s = 0;  // sent by a rank
+  double share_of_copy = 0;    // of copying memory in the same run
 };
 // The same over an emulated link, against what that link would take.
 struct LinkFigure {

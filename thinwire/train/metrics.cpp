@@ -7,8 +7,14 @@ namespace thinwire::train {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const Progress& p) {
-  return {{"event", "step"},         {"step", p.step},           {"tokens", p.tokens},       {"loss", p.loss},
-          {"lr", p.lr},              {"seconds", p.seconds},     {"compute_s", p.compute_s}, {"exposed_s", p.exposed_s},
+  return {{"event", "step"},
+          {"step", p.step},
+          {"tokens", p.tokens},
+          {"loss", p.loss},
+          {"lr", p.lr},
+          {"seconds", p.seconds},
+          {"compute_s", p.compute_s},
+          {"exposed_s", p.exposed_s},
           {"wire_bytes", p.wire_bytes}};
 }
 

@@ -16,9 +16,8 @@ nlohmann::ordered_json to_json(const Result& result, const std::string& event);
 
 class Metrics {
  public:
-  // Appends to the file; lines about steps after `step` and the final evaluation are dropped first, for they will happen
-  // again.
-  // An empty path: nothing is written.
+  // Appends to the file; lines about steps after `step` and the final evaluation are dropped first, for they will
+  // happen again. An empty path: nothing is written.
   Metrics(const std::filesystem::path& path, int64_t step);
   void write(const nlohmann::ordered_json& line);  // throws if the line could not be written
 

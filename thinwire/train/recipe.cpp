@@ -141,7 +141,8 @@ RecipeText parse_recipe(std::string_view toml, const std::string& path) {
         const std::string owner(section.str());
         if (std::ranges::find(names, owner) == names.end()) unknown_section(path, place + "." + owner);
         if (!keys.is_table()) throw BadInput("{}: wanted {}.{}.KEY = value", path, place, owner);
-        auto& own = text.per_strategy[std::string(strategy.str())][owner] = to_table(*keys.as_table(), place + "." + owner);
+        auto& own = text.per_strategy[std::string(strategy.str())][owner] =
+            to_table(*keys.as_table(), place + "." + owner);
         if (owner == "strategy" && own.contains("name"))
           throw BadInput("{}: {}.strategy.name cannot be set: the section is for one strategy", path, place);
       }

@@ -37,7 +37,8 @@ struct LinkOptions {
 };
 template <class F>
 void fields(F&& f, LinkOptions& o) {
-  f("replicas", o.replicas, any(), "emulated link of each replica, \"rate/latency\" like \"100mbit/20ms\" (docs/net.md has more), or \"none\"");
+  f("replicas", o.replicas, any(),
+    "emulated link of each replica, \"rate/latency\" like \"100mbit/20ms\" (docs/net.md has more), or \"none\"");
 }
 
 struct TrainOptions {
@@ -101,22 +102,22 @@ void sections(F&& f, R& recipe) {
 
 // A recipe as text says it, before anything is checked.
 struct RecipeText {
-  std::string name;                                                // for messages and folders: the file's stem
-  std::map<std::string, Table> sections;                           // section -> key -> value
+  std::string name;                                                  // for messages and folders: the file's stem
+  std::map<std::string, Table> sections;                             // section -> key -> value
   std::map<std::string, std::map<std::string, Table>> per_strategy;  // [compare.NAME]
 };
 
 // BadInput with file and line if it is not TOML, or holds something a recipe cannot.
 RecipeText read_recipe(const std::filesystem::path& path);
 RecipeText parse_recipe(std::string_view toml, const std::string& path);
-// "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the others,
-// unless it is set to 0.
+// "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the
+// others, unless it is set to 0.
 void set_key(RecipeText& text, std::string_view assignment);
 
 // Checks everything; paths become absolute, and an empty data.path what it stands for.
 Recipe make_recipe(const RecipeText& text);
-// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that none of
-// `all` has is BadInput.
+// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that none
+// of `all` has is BadInput.
 Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all);
 
 // Complete: every default is written out, with its meaning. Reading it gives the recipe back.

@@ -35,8 +35,7 @@ std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& mod
 
 }  // namespace
 
-Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, comm::GroupPtr wire,
-                 comm::GroupPtr bare)
+Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, comm::GroupPtr wire, comm::GroupPtr bare)
     : recipe_(recipe),
       text_(std::move(text)),
       wire_(std::move(wire)),
@@ -57,7 +56,8 @@ double Replica::step(int64_t t) {
   const double exposed_before = strategy_->exposed_s();
   const int64_t sent_before = wire_->ledger().sent();
 
-  const auto batch = data::sample(*text_, recipe_.train.seed, t, wire_->rank(), recipe_.train.batch, recipe_.model.context);
+  const auto batch =
+      data::sample(*text_, recipe_.train.seed, t, wire_->rank(), recipe_.train.batch, recipe_.model.context);
   weights_->grad.zero_();
   const at::Tensor loss = model_->loss(batch.tokens, batch.targets);
   const double value = loss.item<double>();
@@ -97,8 +97,7 @@ double Replica::evaluate() {
   weights_->bind(weights_->x);
   std::vector<double> sums;
   sum_over(*bare_, {loss, static_cast<double>(rows)}, &sums);
-  TORCH_CHECK(std::isfinite(sums[0]),
-              "[train] the held-out loss is not finite: try a smaller optim.lr, or optim.clip");
+  TORCH_CHECK(std::isfinite(sums[0]), "[train] the held-out loss is not finite: try a smaller optim.lr, or optim.clip");
   return sums[0] / sums[1];
 }
 

@@ -52,9 +52,9 @@ class Rank {
         observer_(observer),
         text_(std::move(text)),
         bare_(bare),
-        wire_(recipe.link.replicas.none()
-                  ? bare->over(bare->mail())
-                  : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), recipe.link.replicas, recipe.train.seed))),
+        wire_(recipe.link.replicas.none() ? bare->over(bare->mail())
+                                          : bare->over(std::make_shared<net::EmulatedMail>(
+                                                bare->mail(), recipe.link.replicas, recipe.train.seed))),
         traces_(traces),
         replica_(recipe, text_, wire_, bare_),
         control_(bare_) {
@@ -221,8 +221,9 @@ class Rank {
 
   Result result(bool finished) {
     const Costs& costs = replica_.costs();
-    const auto mean = means(*bare_, {costs.seconds, costs.compute_s, costs.exposed_s,
-                                     static_cast<double>(costs.wire_bytes), static_cast<double>(replica_.setup_bytes())});
+    const auto mean =
+        means(*bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
+                       static_cast<double>(replica_.setup_bytes())});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = step_ * recipe_.tokens_per_step();
     r.seconds = mean[0];
@@ -294,13 +295,12 @@ Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) 
   Result result;
   std::vector<TracePtr> traces;
   for (int64_t i = 0; i < recipe.workers.replicas; ++i) traces.push_back(std::make_shared<Trace>(4096));
-  comm::run_world(
-      static_cast<int>(recipe.workers.replicas),
-      [&](std::shared_ptr<comm::MailGroup> bare) {
-        Result own = Rank(recipe, options, observer, text, bare, traces).run();
-        if (bare->rank() == 0) result = own;
-      },
-      {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
+  comm::run_world(static_cast<int>(recipe.workers.replicas),
+                  [&](std::shared_ptr<comm::MailGroup> bare) {
+                    Result own = Rank(recipe, options, observer, text, bare, traces).run();
+                    if (bare->rank() == 0) result = own;
+                  },
+                  {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
   return result;
 }
 

@@ -50,10 +50,10 @@ class Observer {
 };
 
 struct RunOptions {
-  std::filesystem::path dir;                  // run directory; empty: nothing is written
-  bool resume = false;                        // go on from dir's newest checkpoint, if there is one
-  const std::atomic<bool>* stop = nullptr;    // set from outside: checkpoint and return
-  std::string command = {};                   // what the person typed, for the record
+  std::filesystem::path dir;                // run directory; empty: nothing is written
+  bool resume = false;                      // go on from dir's newest checkpoint, if there is one
+  const std::atomic<bool>* stop = nullptr;  // set from outside: checkpoint and return
+  std::string command = {};                 // what the person typed, for the record
 };
 
 // BadInput where dir holds something and resume is not set, or where recipe and checkpoint do not belong together;

@@ -16,7 +16,8 @@ Json timeline(const std::vector<TracePtr>& ranks, int64_t last_step, int64_t ste
     Json list = Json::array();
     for (const Stretch& stretch : trace->of(what)) {
       if (stretch.end <= begin || stretch.begin >= end) continue;
-      Json item = {seconds_between(begin, std::max(begin, stretch.begin)), seconds_between(begin, std::min(end, stretch.end))};
+      Json item = {seconds_between(begin, std::max(begin, stretch.begin)),
+                   seconds_between(begin, std::min(end, stretch.end))};
       if (what == Doing::transfer) item.push_back(stretch.bytes);
       list.push_back(std::move(item));
     }

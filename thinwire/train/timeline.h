@@ -8,9 +8,9 @@
 
 namespace thinwire::train {
 
-// {"from_step", "to_step", "ranks": [{"steps": [[begin, end], ..], "waits": [..], "transfers": [[begin, end, bytes], ..]}]}
-// in seconds from the begin of rank 0's step from_step to the end of its step to_step = last_step; what reaches beyond is
-// cut off there. `steps` is how many to show, fewer if the traces hold fewer.
+// {"from_step", "to_step", "ranks": [{"steps": [[begin, end], ..], "waits": [..], "transfers": [[begin, end, bytes],
+// ..]}]} in seconds from the begin of rank 0's step from_step to the end of its step to_step = last_step; what reaches
+// beyond is cut off there. `steps` is how many to show, fewer if the traces hold fewer.
 nlohmann::ordered_json timeline(const std::vector<TracePtr>& ranks, int64_t last_step, int64_t steps);
 
 }  // namespace thinwire::train
