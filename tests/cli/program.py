@@ -53,7 +53,7 @@ class ProgramTest(unittest.TestCase):
         """All that the program prints on a terminal of so many columns."""
         ours, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}
         with subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.home, stdout=its, stderr=its, stdin=its,
                               env=clean | environment) as process:
             os.close(its)

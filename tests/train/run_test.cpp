@@ -102,6 +102,16 @@ TEST_F(Run, IsTheSameTwiceAndAnotherWithAnotherSeed) {
   EXPECT_NE(run_of(recipe()).weights_hash, run_of(recipe({"train.seed=2"})).weights_hash);
 }
 
+TEST_F(Run, RidesThroughJitterSlowStretchesAndOutagesWithTheSameWeights) {
+  for (const std::string strategy : {"all_reduce", "slowmo", "co2"}) {
+    Recipe rough = recipe_for(strategy);
+    const std::string calm = run_of(rough).weights_hash;
+    from_text("200mbit:100mbit/1ms~2ms, at 0.1s 20mbit, at 0.2s down 0.3s, at 0.6s 500mbit", rough.link.replicas);
+    rough.train.timeout = 0.25;  // shorter than the outage: what is under way is not lost
+    EXPECT_EQ(run_of(rough).weights_hash, calm) << strategy;
+  }
+}
+
 TEST_F(Run, Learns) {
   Watch watch;
   const Result result =

@@ -215,7 +215,7 @@ class Rank {
     record["command"] = options_.command;
     write_aside(options_.dir / "result.json", record.dump(2) + "\n");
     const int64_t period = recipe_.strategy.name == "all_reduce" ? 1 : recipe_.strategy.periodic.period;
-    const int64_t shown = std::clamp<int64_t>(3 * period, 4, 60);
+    const int64_t shown = std::clamp<int64_t>(3 * period, 12, 60);
     write_aside(options_.dir / "timeline.json", timeline(traces_, step_, shown).dump() + "\n");
   }
 
