@@ -17,7 +17,7 @@ void Arguments::add_to(CLI::App& verb) {
 
 train::RecipeText Arguments::text() const {
   auto text = train::read_recipe(recipe);
-  for (const auto& key : keys) train::set_key(text, key);
+  train::set_keys(text, keys);
   return text;
 }
 

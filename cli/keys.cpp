@@ -21,13 +21,12 @@ void add_keys(CLI::App& app) {
       "  thinwire keys recipes/demo.toml > mine.toml");
   verb->callback([=] {
     train::RecipeText text;
-    for (size_t i = 0; i < words->size(); ++i) {
-      const auto& word = (*words)[i];
-      if (i == 0 && word.find('=') == std::string::npos)
-        text = train::read_recipe(word);
-      else
-        train::set_key(text, word);
+    auto keys = *words;
+    if (!keys.empty() && keys.front().find('=') == std::string::npos) {
+      text = train::read_recipe(keys.front());
+      keys.erase(keys.begin());
     }
+    train::set_keys(text, keys);
     fmt::print("{}", to_toml(train::make_recipe(text)));
   });
 }

@@ -14,7 +14,7 @@ namespace {
 
 Recipe recipe_of(const std::string& toml, const std::vector<std::string>& keys = {}) {
   auto text = parse_recipe(toml, "mine.toml");
-  for (const auto& key : keys) set_key(text, key);
+  set_keys(text, keys);
   return make_recipe(text);
 }
 
@@ -306,6 +306,30 @@ TEST(ReadRecipe, ReadsAFile) {
   std::filesystem::remove(path);
   EXPECT_EQ(text.name, path.stem());
   EXPECT_EQ(make_recipe(text).planned_steps(), 3);
+}
+
+TEST(SetKeys, AnotherStrategyLeavesTheKeysOfTheOneBeforeBehind) {
+  const std::string toml = "[strategy]\nname = \"co2\"\nperiod = 8\nclip = 2\n";
+  EXPECT_EQ(recipe_of(toml, {"strategy.name=all_reduce"}).strategy.name, "all_reduce");
+  EXPECT_EQ(recipe_of(toml, {"strategy.name=local_sgd"}).strategy.periodic.period, 8) << "what both have stays";
+}
+
+TEST(SetKeys, AKeyOfTheCommandLineIsNeverDroppedInSilence) {
+  const std::string toml = "[strategy]\nname = \"co2\"\nperiod = 8\n";
+  for (const auto& keys : {std::vector<std::string>{"strategy.period=4", "strategy.name=all_reduce"},
+                           std::vector<std::string>{"strategy.name=all_reduce", "strategy.period=4"}})
+    EXPECT_EQ(error_of([&] { recipe_of(toml, keys); }).substr(0, 27), "unknown key strategy.period");
+  EXPECT_EQ(error_of([&] { recipe_of("[strategy]\nperid = 8\n", {"strategy.name=co2"}); }),
+            "unknown key strategy.perid; did you mean strategy.period?");
+}
+
+TEST(MakeRecipe, APresetLosesWhatAnOverridingKeyHasNoUseFor) {
+  const auto waiting = recipe_of("[strategy]\nname = \"cocod\"\ndelay = 0\n").strategy.periodic;
+  EXPECT_EQ(waiting.keep.share, 0);
+  const auto plain = recipe_of("[strategy]\nname = \"co2\"\nouter = \"average\"\n").strategy.periodic;
+  EXPECT_EQ(plain.momentum, 0);
+  EXPECT_EQ(plain.penalty, "none");
+  EXPECT_TRUE(std::isinf(plain.clip));
 }
 
 }  // namespace

@@ -8,13 +8,17 @@
 //   co2             slowmo one round late, with a staleness penalty and clipped momentum (2401.16265)
 //
 // With tau = period, gamma = the lr of the last inner step, at the end of a round:
-//   p_i = x_i - start_i                        local progress
-//   P   = mean_i p_i                           delay 0: waited for; delay 1: launched now, used at the end of the next
-//   round A   = the P that is available v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma
-//   z  += alpha v                              Nesterov: alpha (beta v + A / Lambda);  average at delay 0: z = mean_i
-//   x_i x_i = start_i = z + w p_i                  w > 0 only where p_i is still under way
-// z and v are equal on all replicas, bit for bit. The first late boundary has nothing to apply: z and v stay.
-// finish() closes a partial round like a whole one, then lands what is in flight as one more outer update; x_i = z.
+//
+//     p_i = x_i - start_i                  local progress
+//     P   = mean_i p_i                     delay 0: waited for; delay 1: launched now, used one round later
+//     A   = the P that is available
+//     v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma
+//     z  += alpha v                        Nesterov: alpha (beta v + A / Lambda)
+//     x_i = start_i = z + w p_i            w > 0 only where p_i is still under way
+//
+// (average at delay 0: z = mean_i x_i.) z and v are equal on all replicas, bit for bit. The first late boundary has
+// nothing to apply: z and v stay. finish() closes a partial round like a whole one, then lands what is in flight as one
+// more outer update; x_i = z.
 //
 // Memory beside weights and gradient: z, v (where beta > 0), the buffer in flight, start_i (where w > 0).
 #pragma once
@@ -62,10 +66,16 @@ void fields(F&& f, PeriodicOptions& o) {
     f("clip", o.clip, above(0),
       "most inner learning rates a step that a coordinate of the momentum may move (phi); inf: off");
     f("penalty", o.penalty, one_of({"none", "gap", "floor"}), "what a late average is divided by (Lambda)");
+  } else {  // a preset's values that the recipe's outer has no use for
+    const PeriodicOptions plain;
+    o.outer_lr = plain.outer_lr, o.momentum = plain.momentum, o.lr_normalised = plain.lr_normalised;
+    o.clip = plain.clip, o.penalty = plain.penalty;
   }
   if (o.delay == 1) {
     f("keep", o.keep, between(0, 1), "share of the own, still travelling progress that is kept (w), or \"1/M\"");
     f("sync_rounds", o.sync_rounds, at_least(0), "first rounds that wait for their average");
+  } else {
+    o.keep = {}, o.sync_rounds = 1;
   }
 }
 

@@ -87,13 +87,34 @@ void check_one_length(const Table& train) {
   if (given.size() > 1) throw BadInput("a run has one length, got {}", fmt::join(given, " and "));
 }
 
-std::vector<std::string> keys_of(const std::string& strategy, const Table& table) {
-  Table with_name = table;
-  with_name["name"] = strategy;
-  dp::StrategyOptions options;
-  Reader reader(with_name, "strategy");
-  fields(reader, options);
-  return reader.known();
+// The keys that a section has while it holds this table. Whatever is wrong in it is somebody else's to report.
+std::vector<std::string> keys_of(const std::string& section, const Table& table) {
+  std::vector<std::string> known;
+  Recipe recipe;
+  sections(
+      [&](const std::string& name, auto& options) {
+        if (name != section) return;
+        Reader reader(table, section);
+        try {
+          fields(reader, options);
+        } catch (const BadInput&) {
+        }
+        known = reader.known();
+      },
+      recipe);
+  return known;
+}
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+// Another name, other keys: those that only the one before had go.
+void rename(Table& table, const std::string& section, const std::string& key, Value value) {
+  const auto before = keys_of(section, table);
+  table[key] = std::move(value);
+  const auto after = keys_of(section, table);
+  std::erase_if(table, [&](const auto& entry) { return has(before, entry.first) && !has(after, entry.first); });
 }
 
 }  // namespace
@@ -165,7 +186,20 @@ void set_key(RecipeText& text, std::string_view assignment) {
     if (table.size() == 1) parsed = to_value(*table.get("v"), section + "." + key);
   } catch (const toml::parse_error&) {
   }
-  set(text.sections, section, key, std::move(parsed));
+  if (key == "name" || key == "source")
+    rename(text.sections[section], section, key, std::move(parsed));
+  else
+    set(text.sections, section, key, std::move(parsed));
+}
+
+void set_keys(RecipeText& text, const std::vector<std::string>& assignments) {
+  auto names_one = [](std::string_view a) {
+    const auto key = a.substr(0, a.find('='));
+    return key.ends_with(".name") || key.ends_with(".source");
+  };
+  for (bool names : {true, false})
+    for (const auto& assignment : assignments)
+      if (names_one(assignment) == names) set_key(text, assignment);
 }
 
 Recipe make_recipe(const RecipeText& text) {
@@ -190,13 +224,14 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
     read(it->second, "strategy.name", name, one_of(dp::strategy_names()));
   }
   table["name"] = strategy;
+  auto keys = [&](const std::string& name) {
+    Table with_name = asked;
+    with_name["name"] = name;
+    return keys_of("strategy", with_name);
+  };
   for (const auto& [key, value] : asked) {
-    auto has = [&](const std::string& name) {
-      const auto known = keys_of(name, asked);
-      return std::ranges::find(known, key) != known.end();
-    };
-    if (has(strategy)) continue;
-    if (std::ranges::none_of(all, has))
+    if (has(keys(strategy), key)) continue;
+    if (std::ranges::none_of(all, [&](const std::string& name) { return has(keys(name), key); }))
       throw BadInput("unknown key strategy.{}: none of {} has it", key, fmt::join(all, ", "));
     table.erase(key);
   }

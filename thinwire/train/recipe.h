@@ -111,8 +111,10 @@ struct RecipeText {
 RecipeText read_recipe(const std::filesystem::path& path);
 RecipeText parse_recipe(std::string_view toml, const std::string& path);
 // "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the
-// others, unless it is set to 0.
+// others, unless it is set to 0. Setting a name (strategy.name=all_reduce) drops the keys that only the name before had.
 void set_key(RecipeText& text, std::string_view assignment);
+// All of them, names first, so that their order does not matter.
+void set_keys(RecipeText& text, const std::vector<std::string>& assignments);
 
 // Checks everything; paths become absolute, and an empty data.path what it stands for.
 Recipe make_recipe(const RecipeText& text);
