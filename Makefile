@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PROGRAM := build/bin/thinwire
 
-.PHONY: help setup build demo test bench format lint docs-check screenshot test-asan test-tsan fuzz clean
+.PHONY: help setup build demo test bench peers format lint docs-check screenshot test-asan test-tsan fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,10 @@ test: build ## all tests
 
 bench: build ## the figures of benchmarks/*/README.md, measured here
 	@for b in build/bin/bench_*; do echo "== $$(basename $$b)"; $$b || exit 1; done
+
+peers: setup ## the 1-bit strategies step by step beside DeepSpeed 0.19.6's; minutes, and 1 GB for its environment
+	@tools/build release -j$(JOBS) peers_one_bit_replay
+	@peers/run
 
 format: setup ## clang-format over everything
 	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i

@@ -5,13 +5,13 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
 #include <thread>
 
 #include "thinwire/base/clock.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
 #include "thinwire/net/emulated_mail.h"
-#include "thinwire/optim/sgd.h"
 
 namespace thinwire::benchmarks {
 
@@ -27,8 +27,8 @@ inline Played play(const dp::StrategyOptions& options, int workers, int64_t step
   comm::run_world(workers, [&](std::shared_ptr<comm::MailGroup> bare) {
     auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link));
     optim::Flat weights({{at::zeros({numel})}});
-    auto rule = std::make_unique<optim::Sgd>(weights.layout(), optim::SgdOptions{.momentum = 0});
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, std::move(rule));
+    const optim::OptimOptions optim{.name = "sgd", .momentum = 0, .clip = INFINITY};
+    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, optim);
     const double lr[optim::kGroups] = {1e-3, 1e-3};
     bare->barrier();
     const auto begin = Clock::now();

@@ -26,7 +26,7 @@ int main() {
     dp::StrategyOptions options = dp::preset("co2");
     options.periodic.period = 8;
     auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}},
-                                      optim::make_rule({.name = "adamw", .weight_decay = 0}, weights.layout()));
+                                      optim::OptimOptions{.name = "adamw", .weight_decay = 0});
 
     const at::Tensor truth = at::empty({1, 4}).normal_(0, 1, generator(1, "truth"));
     double loss_value = 0;

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*/README.md")])
+PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*/README.md"), *ROOT.glob("peers/README.md")])
 # Keys that make a run a matter of seconds; given last, they win.
 QUICK = {"train": ["train.steps=2", "train.eval_every=0"], "compare": ["train.steps=2", "train.eval_every=0"]}
 

@@ -53,9 +53,10 @@ void share_of_a_step() {
       double rule_s = 0, strategy_s = 0;
       auto named = dp::preset(name);
       named.periodic.period = 12;
-      auto strategy = dp::make_strategy(
-          named, weights, {.sync = group, .sum_over_shards = {}},
-          std::make_unique<Timed>(std::make_unique<optim::Adamw>(weights.layout(), optim::AdamwOptions{}), rule_s));
+      auto rule =
+          std::make_unique<Timed>(std::make_unique<optim::Adamw>(weights.layout(), optim::AdamwOptions{}), rule_s);
+      auto strategy = std::make_unique<dp::Periodic>(weights.layout(), dp::Ranks{.sync = group, .sum_over_shards = {}},
+                                                     std::move(rule), named.periodic, weights.x);
       const double lr[optim::kGroups] = {1e-3, 1e-3};
       const auto begin = Clock::now();
       for (int64_t t = 1; t <= 200; ++t) {

@@ -46,9 +46,9 @@ TEST(Catalog, KeysOverrideTheNamesDefaults) {
 
 TEST(Catalog, AStrategyHasOnlyTheKeysThatMeanSomethingToIt) {
   EXPECT_EQ(refused({{"name", std::string("local_sgd")}, {"momentum", 0.5}}),
-            "unknown key strategy.momentum (there are: name, period, delay, outer)");
+            "unknown key strategy.momentum (there are: name, period, delay, outer, codec)");
   EXPECT_EQ(refused({{"name", std::string("all_reduce")}, {"period", int64_t{3}}}),
-            "unknown key strategy.period (there are: name, bucket)");
+            "unknown key strategy.period (there are: name, bucket, codec)");
   EXPECT_EQ(refused({{"name", std::string("slowmo")}, {"keep", 0.5}}).substr(0, 25), "unknown key strategy.keep");
   EXPECT_EQ(refused({{"name", std::string("slowmo")}, {"delay", int64_t{1}}, {"keep", 0.5}}), "");
 }

@@ -94,7 +94,8 @@ TEST(OptimCatalog, AScheduleIsMadeOfTheOptions) {
 
 TEST(OptimCatalog, AValueOutOfRangeIsAnErrorThatSaysTheRange) {
   const std::tuple<const char*, Value, const char*> known[] = {
-      {"name", std::string("adam"), "optim.name must be one of sgd, adamw, got \"adam\"; did you mean \"adamw\"?"},
+      {"name", std::string("adam"),
+       "optim.name must be one of sgd, adamw, lamb, lars, got \"adam\"; did you mean \"adamw\"?"},
       {"lr", 0.0, "optim.lr must be above 0 and at most 1000, got 0"},
       {"lr", kNan, "optim.lr must be above 0 and at most 1000, got nan"},
       {"betas", std::vector<double>{0.9, 1}, "optim.betas must be at least 0 and below 1, got 1"},
@@ -120,7 +121,7 @@ TEST(OptimCatalog, AValueOutOfRangeIsAnErrorThatSaysTheRange) {
 
 TEST(OptimCatalog, ANameThatDoesNotExistIsNotReplacedByAnother) {
   const Layout layout = make_layout({{at::empty({4})}});
-  EXPECT_THROW(make_rule({.name = "lamb"}, layout), BadInput);
+  EXPECT_THROW(make_rule({.name = "lion"}, layout), BadInput);
   EXPECT_THROW(make_rule({.eps = 0}, layout), BadInput);
   EXPECT_THROW(make_schedule({.schedule = "linear"}, 10), BadInput);
 }

@@ -138,7 +138,7 @@ TEST(MakeRecipe, NamesTheKeyThatIsWrong) {
   EXPECT_EQ(error_in("[train]\nstep = 3\n"), "unknown key train.step; did you mean train.steps?");
   EXPECT_EQ(error_in("[strategy]\nname = \"c02\"\n"),
             "strategy.name must be one of all_reduce, local_sgd, slowmo, diloco, delayed_diloco, eager_diloco, cocod, "
-            "co2, got \"c02\"; did you mean \"co2\"?");
+            "co2, one_bit_adam, one_bit_lamb, zero_one_adam, got \"c02\"; did you mean \"co2\"?");
   EXPECT_EQ(error_in("[optim]\nlr = nan\n"), "optim.lr must be above 0 and at most 1000, got nan");
   EXPECT_EQ(error_in("[link]\nreplicas = \"20ms\"\n").substr(0, 36), "link.replicas: '20ms' is not a rate:");
   EXPECT_EQ(error_in("[strategy]\nname = \"local_sgd\"\nkeep = 0.5\n").substr(0, 25), "unknown key strategy.keep");
@@ -205,6 +205,11 @@ TEST(MakeRecipeFor, GivesAKeyToThoseThatHaveIt) {
             "unknown key strategy.bucket: none of co2, slowmo has it");
 }
 
+TEST(MakeRecipeFor, LeavesOutKeysOfTheRecipesOwnStrategy) {
+  const auto text = parse_recipe("[strategy]\nname = \"co2\"\nperiod = 9\n", "mine.toml");
+  EXPECT_EQ(make_recipe_for(text, "one_bit_lamb", {"all_reduce", "one_bit_lamb"}).strategy.name, "one_bit_lamb");
+}
+
 TEST(MakeRecipeFor, LetsASectionOfItsOwnWin) {
   const auto text = parse_recipe(
       "[optim]\nlr = 0.5\n[train]\nsteps = 5\n[compare.co2]\noptim.lr = 0.25\nstrategy.period = 3\ntrain.seconds = 2\n",
@@ -261,7 +266,13 @@ TEST(ToToml, GivesAnyOptionsBackToTheBit) {
                                      fmt::format("link.replicas={}mbit/{}ms", real(0.01, 1000), real(0.001, 500)),
                                      "train.seed=" + std::to_string(dice()),
                                      pick({"train.steps=5", "train.tokens=77", "train.seconds=" + real(0, 9)})};
-    if (name != "all_reduce") keys.push_back("strategy.period=" + std::to_string(1 + dice() % 50));
+    keys.push_back("strategy.codec=" + pick({"none", "one_bit", "int4", "topk:0.01"}));
+    if (dp::family_of(name) == dp::Family::one_bit) {
+      keys.back() = "strategy.freeze=" + pick({"auto", "12"});
+      keys.push_back("strategy.warmup_bits=" + pick({"32", "8", "4"}));
+    }
+    if (dp::family_of(name) == dp::Family::periodic)
+      keys.push_back("strategy.period=" + std::to_string(1 + dice() % 50));
     if (name == "co2") {
       keys.push_back("strategy.penalty=" + pick({"none", "gap", "floor"}));
       keys.push_back("strategy.clip=" + pick({"inf", real(0, 9)}));

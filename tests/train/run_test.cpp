@@ -56,10 +56,11 @@ class Run : public testing::Test {
     for (const auto& key : keys) set_key(text, key);
     return make_recipe(text);
   }
-  // The recipe of a strategy; all but all_reduce with rounds of 4 steps.
+  // The recipe of a strategy: with rounds of 4 steps, or a freeze after step 7.
   Recipe recipe_for(const std::string& strategy) const {
     if (strategy == "all_reduce") return recipe();
-    return recipe({"strategy.name=" + strategy, "strategy.period=4"});
+    const bool periodic = dp::family_of(strategy) == dp::Family::periodic;
+    return recipe({"strategy.name=" + strategy, periodic ? "strategy.period=4" : "strategy.freeze=7"});
   }
 
   Result run_of(const Recipe& recipe, const RunOptions& options = {}) const {
@@ -110,6 +111,30 @@ TEST_F(Run, RidesThroughJitterSlowStretchesAndOutagesWithTheSameWeights) {
     rough.train.timeout = 0.25;  // shorter than the outage: what is under way is not lost
     EXPECT_EQ(run_of(rough).weights_hash, calm) << strategy;
   }
+}
+
+TEST_F(Run, AnyCodecGoesWithAnyStrategyAndResumesToTheBit) {
+  for (const char* codec : {"one_bit", "int4", "bf16", "topk:0.1"})
+    for (const char* name : {"all_reduce", "local_sgd", "co2"}) {
+      Recipe r = recipe_for(name);
+      r.strategy.all_reduce.codec.text = r.strategy.periodic.codec.text = codec;
+      const Result whole = run_of(r), plain = run_of(recipe_for(name));
+      EXPECT_LT(whole.wire_bytes, 0.6 * plain.wire_bytes) << codec << " " << name;
+      EXPECT_LT(whole.val_loss, plain.val_loss + 1) << codec << " " << name;
+      std::atomic<bool> stop = false;
+      Watch watch;
+      watch.after = [&](int64_t step) { stop = step >= 6; };
+      const fs::path dir = home_ / (std::string(name) + codec);
+      EXPECT_FALSE(run(r, {.dir = dir, .stop = &stop}, watch).finished);
+      EXPECT_EQ(run_of(r, {.dir = dir, .resume = true}).weights_hash, whole.weights_hash) << codec << " " << name;
+    }
+}
+
+TEST_F(Run, AveragedGradientsTellTheBatchSizeWorthUsing) {
+  const Result averaged = run_of(recipe());
+  ASSERT_TRUE(averaged.noise_scale);
+  EXPECT_GT(*averaged.noise_scale, 0);
+  EXPECT_FALSE(run_of(recipe_for("local_sgd")).noise_scale) << "nobody has the mean gradient";
 }
 
 TEST_F(Run, Learns) {

@@ -39,8 +39,11 @@ class MailGroup final : public Group {
   // Collective.
   std::shared_ptr<MailGroup> over(MailPtr mail);
   const MailPtr& mail() const { return mail_; }
-  // From now on every collective of this group is entered in `trace`, from its call to its end.
-  void record(TracePtr trace) { trace_ = std::move(trace); }
+  // From now on every collective of this group and of its splits is entered in `trace`, from its call to its end.
+  void record(const TracePtr& trace) {
+    trace_ = trace;
+    for (auto& child : children_) child->record(trace);
+  }
 
  private:
   struct Call;  // one collective under way

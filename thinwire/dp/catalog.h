@@ -7,6 +7,8 @@
 #include "thinwire/base/options.h"
 #include "thinwire/dp/all_reduce.h"
 #include "thinwire/dp/periodic.h"
+#include "thinwire/dp/zero_one_adam.h"
+#include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
 
 namespace thinwire::dp {
@@ -14,8 +16,14 @@ namespace thinwire::dp {
 struct StrategyOptions {
   std::string name = "all_reduce";
   AllReduceOptions all_reduce;
-  PeriodicOptions periodic;  // every other name
+  PeriodicOptions periodic;  // local_sgd to co2
+  OneBitOptions one_bit;     // one_bit_adam, one_bit_lamb, zero_one_adam
+  ZeroOneOptions zero_one;   // zero_one_adam
 };
+
+// Which class a name belongs to, and so which options it has. BadInput if there is no such strategy.
+enum class Family { all_reduce, periodic, one_bit };
+Family family_of(const std::string& name);
 
 // In the order of the catalog, all_reduce first.
 std::vector<std::string> strategy_names();
@@ -28,13 +36,19 @@ void fields(F&& f, StrategyOptions& o) {
   const std::string before = o.name;
   f("name", o.name, one_of(strategy_names()), "what replicas exchange, and when");
   if (o.name != before) o = preset(o.name);
-  if (o.name == "all_reduce")
-    fields(f, o.all_reduce);
-  else
-    fields(f, o.periodic);
+  switch (family_of(o.name)) {
+    case Family::all_reduce:
+      return fields(f, o.all_reduce);
+    case Family::periodic:
+      return fields(f, o.periodic);
+    case Family::one_bit:
+      fields(f, o.one_bit);
+      if (o.name == "zero_one_adam") fields(f, o.zero_one);
+  }
 }
 
 // Collective over ranks.sync: broadcasts replica 0's weights into weights.x.
-StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks, optim::RulePtr rule);
+StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks,
+                          const optim::OptimOptions& optim);
 
 }  // namespace thinwire::dp

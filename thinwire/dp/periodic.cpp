@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/dp/gradient_mean.h"
 #include "thinwire/kernels/outer.h"
 
 namespace thinwire::dp {
@@ -32,7 +33,8 @@ Periodic::Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule
       options_(options),
       average_(options.outer == "average"),
       keep_(options.keep.per_replica ? 1.0 / ranks_.sync->size() : options.keep.share),
-      alone_(ranks_.sync->size() == 1 && average_ && (options.delay == 0 || keep_ == 1)) {
+      alone_(ranks_.sync->size() == 1 && average_ && (options.delay == 0 || keep_ == 1)),
+      filled_(optim::filled_blocks(layout)) {
   check_fields("periodic", options);
   TORCH_CHECK(options.delay == 1 || keep_ == 0, "[dp.periodic] keep = ", keep_,
               " needs delay = 1: without delay there is no progress still under way");
@@ -47,6 +49,15 @@ Periodic::Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule
   flight_ = at::zeros_like(x);
   if (options_.momentum > 0) v_ = at::zeros_like(x);
   if (keep_ > 0) start_ = x.clone();
+  if (options_.codec.text == "none") return;
+  mean_ = std::make_unique<compress::Mean>(ranks_.sync, compress::make_codec(options_.codec.text),
+                                           [layout](int64_t i) { return "the progress of " + place_in(layout, i); });
+  errors_ = mean_->errors(layout.numel);
+}
+
+comm::WorkPtr Periodic::launch() {
+  if (mean_) return mean_->start(flight_, errors_, filled_);
+  return ranks_.sync->all_reduce_(flight_, comm::Reduce::mean);
 }
 
 void Periodic::step(const optim::Update& u) {
@@ -64,15 +75,15 @@ void Periodic::close_round(at::Tensor x) {
     const bool available = in_flight_;
     land();
     move(x, available, /*turn=*/true, false);
-    work_ = ranks_.sync->all_reduce_(flight_, comm::Reduce::mean);
+    work_ = launch();
     in_flight_ = true;
-  } else if (average_) {
+  } else if (average_ && !mean_) {
     wait(*ranks_.sync->all_reduce_(x, comm::Reduce::mean));
     z_.copy_(x);
     if (start_.defined()) start_.copy_(x);
   } else {
     at::sub_out(flight_, x, z_);
-    wait(*ranks_.sync->all_reduce_(flight_, comm::Reduce::mean));
+    wait(*launch());
     move(x, true, /*turn=*/false, sync);
   }
 }
@@ -140,6 +151,7 @@ State Periodic::state() {
   if (in_flight_) state["flight"] = {flight_, Scope::all_equal};
   if (v_.defined()) state["v"] = {v_, Scope::all_equal};
   if (start_.defined()) state["start"] = {start_, Scope::per_replica};
+  if (mean_) errors_.put(state, "");
   put(state, "in_flight", int64_t{in_flight_}, Scope::all_equal);
   put(state, "last_move", last_move_, Scope::all_equal);
   put(state, "largest_move", largest_move_, Scope::all_equal);
@@ -159,6 +171,7 @@ void Periodic::load(const State& state) {
   get(state, "z", z_);
   if (v_.defined()) get(state, "v", v_);
   if (start_.defined()) get(state, "start", start_);
+  if (mean_) errors_.get(state, "");
   in_flight_ = get_int(state, "in_flight") != 0;
   if (in_flight_) get(state, "flight", flight_);
   last_move_ = get_double(state, "last_move");

@@ -20,7 +20,8 @@
 // nothing to apply: z and v stay. finish() closes a partial round like a whole one, then lands what is in flight as one
 // more outer update; x_i = z.
 //
-// Memory beside weights and gradient: z, v (where beta > 0), the buffer in flight, start_i (where w > 0).
+// Memory beside weights and gradient: z, v (where beta > 0), the buffer in flight, start_i (where w > 0); with a codec
+// 1 + 1/M times the weights for what it lost.
 #pragma once
 
 #include <limits>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "thinwire/base/options.h"
+#include "thinwire/compress/mean.h"
 #include "thinwire/dp/strategy.h"
 #include "thinwire/optim/layout.h"
 
@@ -51,7 +53,8 @@ struct PeriodicOptions {
   std::string penalty = "none";                           // Lambda: none | gap | floor
   double clip = std::numeric_limits<double>::infinity();  // phi
   Keep keep = {};                                         // w
-  int64_t sync_rounds = 1;  // first rounds of a late strategy that wait: delay 0, Lambda 1, w 0
+  int64_t sync_rounds = 1;         // first rounds of a late strategy that wait: delay 0, Lambda 1, w 0
+  compress::CodecName codec = {};  // of the progress; what it loses is added to the next round's
 };
 
 template <class F>
@@ -77,6 +80,7 @@ void fields(F&& f, PeriodicOptions& o) {
   } else {
     o.keep = {}, o.sync_rounds = 1;
   }
+  f("codec", o.codec, any(), compress::kCodecHelp);
 }
 
 class Periodic final : public Strategy {
@@ -91,6 +95,7 @@ class Periodic final : public Strategy {
 
  private:
   void close_round(at::Tensor x);
+  comm::WorkPtr launch();                                     // the mean of flight_
   void land();                                                // waits for the average in flight
   void move(at::Tensor x, bool apply, bool turn, bool sync);  // the outer update
   double lambda() const;
@@ -102,6 +107,10 @@ class Periodic final : public Strategy {
   const bool average_;
   const double keep_;  // w
   const bool alone_;   // one replica that would average with itself: nothing to do
+
+  const std::vector<int32_t> filled_;
+  std::unique_ptr<compress::Mean> mean_;  // with a codec
+  compress::Errors errors_;
 
   at::Tensor z_, v_, flight_, start_;       // v_ and start_ only where the rule needs them
   comm::WorkPtr work_;                      // under way

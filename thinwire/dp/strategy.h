@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 
 #include "thinwire/base/state.h"
 #include "thinwire/base/trace.h"
@@ -29,6 +30,11 @@ struct Ranks {
   optim::SumOverShards sum_over_shards;  // empty: a replica is one rank
 };
 
+// Squared norms of one step's gradient: of this rank's own, and of the mean over all ranks.
+struct GradientNorms {
+  double local = 0, mean = 0;
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -41,6 +47,9 @@ class Strategy {
   // The weights to evaluate or save, equal on all ranks; x is left alone. The result may alias x or the strategy's own
   // memory and is good until the next step.
   virtual at::Tensor consensus(at::Tensor x) = 0;
+
+  // Of the last step, where the strategy has both anyway: the gradient noise scale comes from them.
+  virtual std::optional<GradientNorms> norms() const { return {}; }
 
   // All of it: momenta, counters, what is in flight (saved unlanded), the rule's state under "rule.".
   virtual State state() = 0;

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <cmath>
+
 #include "thinwire/kernels/clones.h"
 #include "thinwire/kernels/tasks.h"
 
@@ -12,6 +14,15 @@ THINWIRE_CLONES double squares(const float* x, int64_t n) {
   Lanes lanes;
   lanes.add(x, n);
   return lanes.total();
+}
+
+THINWIRE_CLONES double magnitudes(const float* x, int64_t n) {
+  double sum[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int j = 0; j < 8; ++j) sum[j] += static_cast<double>(std::fabs(x[i + j]));
+  for (int j = 0; i < n; ++i, ++j) sum[j] += static_cast<double>(std::fabs(x[i]));
+  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
 THINWIRE_CLONES double squared_differences(const float* x, const float* y, int64_t n) {
@@ -37,6 +48,11 @@ const float* floats(const at::Tensor& x) {
 double sum_squares(const at::Tensor& x) {
   const float* p = floats(x);
   return sum_tasks(x.numel(), [&](int64_t begin, int64_t end) { return squares(p + begin, end - begin); });
+}
+
+double sum_magnitudes(const at::Tensor& x) {
+  const float* p = floats(x);
+  return sum_tasks(x.numel(), [&](int64_t begin, int64_t end) { return magnitudes(p + begin, end - begin); });
 }
 
 double sum_squared_differences(const at::Tensor& x, const at::Tensor& y) {

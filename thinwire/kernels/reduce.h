@@ -14,6 +14,9 @@ inline constexpr int64_t kTask = 1 << 16;
 // Sum of x[i]^2. One pass.
 double sum_squares(const at::Tensor& x);
 
+// Sum of |x[i]|. One pass.
+double sum_magnitudes(const at::Tensor& x);
+
 // Sum of (x[i] - y[i])^2. One pass.
 double sum_squared_differences(const at::Tensor& x, const at::Tensor& y);
 

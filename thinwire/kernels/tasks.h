@@ -5,7 +5,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "thinwire/kernels/reduce.h"
@@ -31,6 +33,20 @@ double sum_tasks(int64_t n, F&& f) {
   double total = 0;
   for (double s : sums) total += s;
   return total;
+}
+
+// The smallest position that f found wrong: f(begin, end) returns one relative to begin, or -1. -1 if there is none.
+template <class F>
+int64_t first_of_tasks(int64_t n, F&& f) {
+  constexpr int64_t none = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> first = none;
+  for_tasks(n, [&](int64_t begin, int64_t end) {
+    const int64_t found = f(begin, end);
+    int64_t before = first;
+    while (found >= 0 && begin + found < before && !first.compare_exchange_weak(before, begin + found)) {
+    }
+  });
+  return first == none ? -1 : first.load();
 }
 
 // Sum of squares of a block in eight interleaved fp64 lanes: a fixed order that vector units can follow.

@@ -2,17 +2,26 @@
 
 #include <cmath>
 
+#include "thinwire/base/errors.h"
 #include "thinwire/optim/adamw.h"
 #include "thinwire/optim/clip.h"
+#include "thinwire/optim/lamb.h"
+#include "thinwire/optim/lars.h"
 #include "thinwire/optim/sgd.h"
 
 namespace thinwire::optim {
 
 RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum_over_shards) {
   check_fields("optim", o);
+  if (o.trust[0] > o.trust[1])
+    throw BadInput("optim.trust wants the smaller number first, got {} and {}", o.trust[0], o.trust[1]);
   RulePtr rule;
   if (o.name == "sgd")
     rule = std::make_unique<Sgd>(layout, SgdOptions{o.momentum, o.weight_decay});
+  else if (o.name == "lamb")
+    rule = std::make_unique<Lamb>(layout, LambOptions{o.betas, o.eps, o.weight_decay, o.bias_correction, o.trust});
+  else if (o.name == "lars")
+    rule = std::make_unique<Lars>(layout, LarsOptions{o.momentum, o.weight_decay, o.eta});
   else
     rule = std::make_unique<Adamw>(layout, AdamwOptions{o.betas, o.eps, o.weight_decay, o.bias_correction});
   if (std::isinf(o.clip)) return rule;

@@ -18,6 +18,8 @@ struct OptimOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double momentum = 0.9;
+  std::array<double, 2> trust = {0.01, 10};
+  double eta = 0.001;
   double weight_decay = 0.1;
   bool bias_correction = true;
   double clip = 1.0;
@@ -28,13 +30,15 @@ struct OptimOptions {
 
 template <class F>
 void fields(F&& f, OptimOptions& o) {
-  f("name", o.name, one_of({"sgd", "adamw"}), "the update rule inside each replica");
+  f("name", o.name, one_of({"sgd", "adamw", "lamb", "lars"}), "the update rule inside each replica");
   f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
-  f("betas", o.betas, at_least_below(0, 1), "decay of the first and second moment (adamw)");
-  f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw)");
-  f("momentum", o.momentum, at_least_below(0, 1), "heavy-ball momentum (sgd)");
+  f("betas", o.betas, at_least_below(0, 1), "decay of the first and second moment (adamw, lamb)");
+  f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw, lamb)");
+  f("momentum", o.momentum, at_least_below(0, 1), "heavy-ball momentum (sgd, lars)");
+  f("trust", o.trust, between(0, 1e3), "least and most step of a tensor relative to its norm (lamb)");
+  f("eta", o.eta, above_up_to(0, 1e3), "step of a tensor relative to its norm over its gradient's (lars)");
   f("weight_decay", o.weight_decay, between(0, 1e3), "of matrices; norms and biases do not decay");
-  f("bias_correction", o.bias_correction, any(), "correct the moments' start at zero (adamw)");
+  f("bias_correction", o.bias_correction, any(), "correct the moments' start at zero (adamw, lamb)");
   f("clip", o.clip, above(0), "largest norm of the whole gradient; inf: no clipping");
   f("warmup_steps", o.warmup_steps, at_least(0), "steps over which lr grows from 0");
   f("schedule", o.schedule, one_of({"cosine", "constant"}), "of lr after warm-up; with train.seconds always constant");

@@ -10,7 +10,8 @@
 
 namespace thinwire::optim {
 
-Flat::Flat(const std::vector<std::vector<at::Tensor>>& units) : layout_(make_layout(units)) {
+Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, std::vector<std::string> names)
+    : layout_(make_layout(units)) {
   for (const auto& unit : units) parameters_.insert(parameters_.end(), unit.begin(), unit.end());
   x = at::zeros({layout_.numel}, at::kFloat);
   grad = at::zeros({layout_.numel}, at::kFloat);
@@ -24,6 +25,9 @@ Flat::Flat(const std::vector<std::vector<at::Tensor>>& units) : layout_(make_lay
     x.narrow(0, piece.at, piece.numel).copy_(parameter.detach().reshape(-1));
     parameter.mutable_grad() = grad.narrow(0, piece.at, piece.numel).view(parameter.sizes());
   }
+  layout_.names = std::move(names);
+  TORCH_CHECK(layout_.names.empty() || layout_.names.size() == parameters_.size(), "[optim.flat] there are ",
+              parameters_.size(), " parameters and ", layout_.names.size(), " names");
   bind(x);
 }
 

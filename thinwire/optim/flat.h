@@ -15,7 +15,8 @@ namespace thinwire::optim {
 class Flat {
  public:
   // Parameters by unit, in registration order, each once. Their values move into `x`.
-  explicit Flat(const std::vector<std::vector<at::Tensor>>& units);
+  // `names` of the parameters are for messages.
+  explicit Flat(const std::vector<std::vector<at::Tensor>>& units, std::vector<std::string> names = {});
 
   // From now on the parameters are views of `weights`, which has x's length: another version, for a while.
   void bind(const at::Tensor& weights);

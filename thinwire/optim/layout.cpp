@@ -1,5 +1,7 @@
 #include "thinwire/optim/layout.h"
 
+#include <algorithm>
+
 namespace thinwire::optim {
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
@@ -24,6 +26,14 @@ std::vector<Span> spans(const Layout& layout) {
       joined.push_back({piece.at, piece.numel, piece.group});
   }
   return joined;
+}
+
+std::vector<int32_t> filled_blocks(const Layout& layout) {
+  std::vector<int32_t> filled(layout.numel / kBlock);
+  for (const Piece& piece : layout.pieces)
+    for (int64_t at = piece.at, end = piece.at + piece.numel; at < end; at = (at / kBlock + 1) * kBlock)
+      filled[at / kBlock] = static_cast<int32_t>(std::min(end - at / kBlock * kBlock, kBlock));
+  return filled;
 }
 
 }  // namespace thinwire::optim

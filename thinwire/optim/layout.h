@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace thinwire::optim {
@@ -28,6 +29,7 @@ struct Layout {
   int64_t first_block = 0;  // of what this rank holds
   int64_t numel = 0;        // a whole number of blocks
   std::vector<Piece> pieces;
+  std::vector<std::string> names;  // of the parameters, for messages; may be empty
 };
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);
@@ -38,5 +40,8 @@ struct Span {
   int group;
 };
 std::vector<Span> spans(const Layout& layout);
+
+// How many elements of each block belong to parameters, from the block's beginning; the rest is padding.
+std::vector<int32_t> filled_blocks(const Layout& layout);
 
 }  // namespace thinwire::optim

@@ -20,12 +20,13 @@ struct Tally {
   double loss = 0;  // means over the ranks
   Costs costs;
   double wire_bytes = 0;
+  dp::GradientNorms norms;  // 0 where the strategy has none
 };
 
 class Control {
  public:
   explicit Control(comm::GroupPtr bare) : bare_(std::move(bare)) {}
-  void tell(int64_t step, bool stop, double loss, const Costs& costs);
+  void tell(int64_t step, bool stop, double loss, const Costs& costs, const std::optional<dp::GradientNorms>& norms);
   // The oldest tally that is more than `behind` steps old, waited for; nothing if there is none.
   std::optional<Tally> next(int behind);
 

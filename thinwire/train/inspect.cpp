@@ -88,7 +88,7 @@ at::Tensor weights_of_file(const fs::path& path, models::Model& model, const opt
   return x;
 }
 
-// What replicas agree on: a periodic strategy's z, or the weights themselves where all replicas have the same.
+// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same.
 at::Tensor weights_of_checkpoint(const fs::path& folder, const State& state, const optim::Layout& layout) {
   const auto z = state.find("strategy.z"), x = state.find("x");
   TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");

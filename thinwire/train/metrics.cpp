@@ -7,15 +7,17 @@ namespace thinwire::train {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const Progress& p) {
-  return {{"event", "step"},
-          {"step", p.step},
-          {"tokens", p.tokens},
-          {"loss", p.loss},
-          {"lr", p.lr},
-          {"seconds", p.seconds},
-          {"compute_s", p.compute_s},
-          {"exposed_s", p.exposed_s},
-          {"wire_bytes", p.wire_bytes}};
+  Json json = {{"event", "step"},
+               {"step", p.step},
+               {"tokens", p.tokens},
+               {"loss", p.loss},
+               {"lr", p.lr},
+               {"seconds", p.seconds},
+               {"compute_s", p.compute_s},
+               {"exposed_s", p.exposed_s},
+               {"wire_bytes", p.wire_bytes}};
+  if (p.noise_scale) json["noise_scale"] = *p.noise_scale;
+  return json;
 }
 
 Json to_json(const Evaluation& e) {
@@ -41,6 +43,7 @@ Json to_json(const Result& r, const std::string& event) {
                {"finish_bytes", r.finish_bytes},
                {"finish_s", r.finish_s},
                {"weights_hash", r.weights_hash}};
+  if (r.noise_scale) json["noise_scale"] = *r.noise_scale;
   if (!r.finished)  // what a stopped run does not know yet
     for (const char* key : {"val_loss", "finish_bytes", "finish_s"}) json.erase(key);
   return json;

@@ -229,9 +229,10 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
     with_name["name"] = name;
     return keys_of("strategy", with_name);
   };
+  const auto own_keys = asked.contains("name") ? keys_of("strategy", asked) : std::vector<std::string>{};
   for (const auto& [key, value] : asked) {
     if (has(keys(strategy), key)) continue;
-    if (std::ranges::none_of(all, [&](const std::string& name) { return has(keys(name), key); }))
+    if (!has(own_keys, key) && std::ranges::none_of(all, [&](const auto& name) { return has(keys(name), key); }))
       throw BadInput("unknown key strategy.{}: none of {} has it", key, fmt::join(all, ", "));
     table.erase(key);
   }

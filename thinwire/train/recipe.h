@@ -111,15 +111,16 @@ struct RecipeText {
 RecipeText read_recipe(const std::filesystem::path& path);
 RecipeText parse_recipe(std::string_view toml, const std::string& path);
 // "section.key=value"; the value is TOML, or a bare word. Setting one of train.steps, tokens, seconds unsets the
-// others, unless it is set to 0. Setting a name (strategy.name=all_reduce) drops the keys that only the name before had.
+// others, unless it is set to 0. Setting a name (strategy.name=all_reduce) drops the keys that only the name before
+// had.
 void set_key(RecipeText& text, std::string_view assignment);
 // All of them, names first, so that their order does not matter.
 void set_keys(RecipeText& text, const std::vector<std::string>& assignments);
 
 // Checks everything; paths become absolute, and an empty data.path what it stands for.
 Recipe make_recipe(const RecipeText& text);
-// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that none
-// of `all` has is BadInput.
+// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that
+// neither one of `all` nor the recipe's own strategy has is BadInput.
 Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all);
 
 // Complete: every default is written out, with its meaning. Reading it gives the recipe back.

@@ -33,6 +33,13 @@ std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& mod
   return units;
 }
 
+std::vector<std::string> parameter_names(const models::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& unit : model.units)
+    for (const auto& parameter : unit->parameters) names.push_back(parameter.name);
+  return names;
+}
+
 }  // namespace
 
 Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, comm::GroupPtr wire, comm::GroupPtr bare)
@@ -42,9 +49,8 @@ Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, c
       bare_(std::move(bare)),
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
-      weights_(std::make_unique<optim::Flat>(parameters_by_unit(*model_))) {
-  strategy_ = dp::make_strategy(recipe.strategy, *weights_, {.sync = wire_, .sum_over_shards = {}},
-                                optim::make_rule(recipe.optim, weights_->layout()));
+      weights_(std::make_unique<optim::Flat>(parameters_by_unit(*model_), parameter_names(*model_))) {
+  strategy_ = dp::make_strategy(recipe.strategy, *weights_, {.sync = wire_, .sum_over_shards = {}}, recipe.optim);
   for (size_t piece = 0; piece < weights_->layout().pieces.size(); ++piece)
     on_grad_ready(weights_->parameters()[weights_->layout().pieces[piece].tensor],
                   [strategy = strategy_.get(), piece] { strategy->grad_ready(static_cast<int>(piece)); });

@@ -38,6 +38,8 @@ class Replica {
   State state();
   void load(const State& state);
 
+  // Of the last step, where the strategy has them.
+  std::optional<dp::GradientNorms> norms() const { return strategy_->norms(); }
   const Costs& costs() const { return costs_; }
   void waited(double seconds) { costs_.seconds += seconds; }
   const optim::Schedule& schedule() const { return schedule_; }

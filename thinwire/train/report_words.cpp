@@ -127,6 +127,17 @@ const std::map<std::string, std::string> kSentences = {
      "as long as a transfer takes no longer than a round. Because a late direction can overshoot, it counts the less "
      "the "
      "more the weights have just moved, and the momentum is clipped."},
+    {"one_bit_adam",
+     "It starts like all_reduce with Adam. Once the size of the gradients has settled, Adam’s second moment is frozen, "
+     "and from then on replicas exchange their momentum in one bit per number; what a bit cannot say is added to the "
+     "next one."},
+    {"one_bit_lamb",
+     "It starts like all_reduce with LAMB, whose steps are in proportion to each tensor’s size. Once the size of the "
+     "gradients has settled, replicas exchange their momentum in one bit per number, and each tensor’s step follows "
+     "what can still be seen of its gradients."},
+    {"zero_one_adam",
+     "The gradients’ sizes are measured ever more rarely, and everything else travels in one bit per number from the "
+     "first step; later the replicas also take ever more steps alone between two exchanges."},
 };
 
 std::string model_text(const RunRecord& run) {

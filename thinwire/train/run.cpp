@@ -14,6 +14,7 @@
 #include "thinwire/train/control.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
+#include "thinwire/train/noise_scale.h"
 #include "thinwire/train/replica.h"
 #include "thinwire/train/safetensors.h"
 #include "thinwire/train/timeline.h"
@@ -101,6 +102,7 @@ class Rank {
     if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
     replica_.load(loaded.state);
+    noise_.get(loaded.state, "noise.");
     bare_->barrier();  // nobody writes before everybody could read
   }
 
@@ -116,7 +118,7 @@ class Rank {
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
       const double loss = replica_.step(++step_);
-      control_.tell(step_, wants_to_stop(), loss, replica_.costs());
+      control_.tell(step_, wants_to_stop(), loss, replica_.costs(), replica_.norms());
       const auto told = Clock::now();
       stop = report(1);
       replica_.waited(seconds_since(told));
@@ -145,6 +147,8 @@ class Rank {
     bool stop = false;
     while (auto tally = control_.next(behind)) {
       stop |= tally->stop;
+      const auto batch = static_cast<double>(recipe_.train.batch);
+      noise_.add(tally->norms.local, tally->norms.mean, batch, batch * bare_->size());
       if (!leads()) continue;
       const int64_t planned = recipe_.planned_steps();
       const double share = planned > 0 ? static_cast<double>(tally->step) / static_cast<double>(planned)
@@ -157,7 +161,8 @@ class Rank {
                               .compute_s = tally->costs.compute_s,
                               .exposed_s = tally->costs.exposed_s,
                               .wire_bytes = tally->wire_bytes,
-                              .share = share};
+                              .share = share,
+                              .noise_scale = noise_.batch()};
       metrics_->write(to_json(progress));
       observer_.progressed(progress);
     }
@@ -178,7 +183,9 @@ class Rank {
 
   void save() {
     if (options_.dir.empty() || step_ == saved_) return;
-    save_checkpoint(options_.dir, step_, replica_.state(),
+    State state = replica_.state();
+    noise_.put(state, "noise.");
+    save_checkpoint(options_.dir, step_, state,
                     {{"recipe", to_toml(recipe_)}, {"step", step_}, {"text_hash", text_->hash}},
                     recipe_.train.keep_checkpoints, *bare_);
     saved_ = step_;
@@ -214,7 +221,8 @@ class Rank {
     record["machine"] = {{"cores", machine.cores}, {"cpu", machine.cpu}};
     record["command"] = options_.command;
     write_aside(options_.dir / "result.json", record.dump(2) + "\n");
-    const int64_t period = recipe_.strategy.name == "all_reduce" ? 1 : recipe_.strategy.periodic.period;
+    const bool periodic = dp::family_of(recipe_.strategy.name) == dp::Family::periodic;
+    const int64_t period = periodic ? recipe_.strategy.periodic.period : 1;
     const int64_t shown = std::clamp<int64_t>(3 * period, 12, 60);
     write_aside(options_.dir / "timeline.json", timeline(traces_, step_, shown).dump() + "\n");
   }
@@ -234,6 +242,7 @@ class Rank {
     const double busy = r.compute_s + r.exposed_s;
     r.utilisation = busy > 0 ? r.compute_s / busy : 1;
     r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
+    r.noise_scale = noise_.batch();
     r.weights_hash = optim::weights_hash(replica_.layout(), replica_.consensus());
     return r;
   }
@@ -261,6 +270,7 @@ class Rank {
   const std::vector<TracePtr>& traces_;  // of all ranks
   Replica replica_;
   Control control_;
+  NoiseScale noise_;
   Metrics* metrics_ = nullptr;
   int64_t step_ = 0, saved_ = -1;
   bool stopped_from_outside_ = false;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "thinwire/train/recipe.h"
@@ -15,7 +16,8 @@ struct Progress {
   double loss = 0, lr = 0;
   double seconds = 0, compute_s = 0, exposed_s = 0;
   double wire_bytes = 0;
-  double share = 0;  // of the whole run that is done, 0..1
+  double share = 0;                        // of the whole run that is done, 0..1
+  std::optional<double> noise_scale = {};  // sequences: the batch size worth using
 };
 
 struct Evaluation {
@@ -33,6 +35,7 @@ struct Result {
   double seconds = 0, compute_s = 0, exposed_s = 0, utilisation = 0, tokens_per_s = 0;
   double wire_bytes = 0, setup_bytes = 0, finish_bytes = 0, finish_s = 0;
   std::string weights_hash = {};
+  std::optional<double> noise_scale = {};  // where the strategy averages gradients
 };
 
 struct Start {

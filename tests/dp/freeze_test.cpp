@@ -1,0 +1,73 @@
+#include "thinwire/dp/freeze.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "thinwire/base/errors.h"
+
+namespace thinwire::dp {
+namespace {
+
+// The first step at which a second moment that follows `sum` freezes.
+template <class F>
+int64_t frozen_at(FreezeWatch watch, F&& sum) {
+  for (int64_t t = 1; t < 20'000; ++t)
+    if (watch.due(t, sum(t))) return t;
+  return -1;
+}
+
+TEST(FreezeWatch, WithStationaryGradientsAndBeta999ItFreezesAtStep3783) {
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = true}, 0.999, 0), [](int64_t t) { return 1 - std::pow(0.999, t); }),
+            3783);
+}
+
+TEST(FreezeWatch, WithBeta95ItFreezesAtStep75) {
+  const auto sum = [](int64_t t) { return 1 - std::pow(0.95, t); };
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = true}, 0.95, 0), sum), 75);
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = true}, 0.95, 100), sum), 100) << "not before lr has warmed up";
+}
+
+TEST(FreezeWatch, NeverFreezesWhileItGrowsOrIsZero) {
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = true}, 0.95, 0), [](int64_t t) { return std::pow(1.01, t % 9000); }),
+            9000)
+      << "only where it falls";
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = true}, 0.95, 0), [](int64_t) { return 0.0; }), -1);
+}
+
+TEST(FreezeWatch, AGivenStepIsTaken) {
+  EXPECT_EQ(frozen_at(FreezeWatch({.automatic = false, .step = 17}, 0.95, 100), [](int64_t) { return 0.0; }), 17);
+}
+
+TEST(FreezeWatch, GoesOnFromItsState) {
+  FreezeWatch straight({.automatic = true}, 0.95, 0), resumed({.automatic = true}, 0.95, 0);
+  const auto sum = [](int64_t t) { return 1 - std::pow(0.95, t); };
+  for (int64_t t = 1; t <= 60; ++t) straight.due(t, sum(t));
+  State state;
+  straight.put(state, "");
+  resumed.get(state, "");
+  for (int64_t t = 61; t < 75; ++t) EXPECT_FALSE(resumed.due(t, sum(t)));
+  EXPECT_TRUE(resumed.due(75, sum(75)));
+}
+
+TEST(Freeze, IsANumberOrAuto) {
+  Freeze freeze;
+  read(std::string("auto"), "strategy.freeze", freeze, at_least(1));
+  EXPECT_TRUE(freeze.automatic);
+  read(int64_t{12}, "strategy.freeze", freeze, at_least(1));
+  EXPECT_EQ(freeze.step, 12);
+  EXPECT_FALSE(freeze.automatic);
+  auto error = [&](const Value& value) {
+    try {
+      read(value, "strategy.freeze", freeze, at_least(1));
+    } catch (const BadInput& wrong) {
+      return std::string(wrong.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error(std::string("never")), "strategy.freeze must be a number of steps or \"auto\", got \"never\"");
+  EXPECT_EQ(error(int64_t{0}), "strategy.freeze must be at least 1, got 0");
+}
+
+}  // namespace
+}  // namespace thinwire::dp

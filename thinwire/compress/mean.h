@@ -1,0 +1,68 @@
+// The mean of a vector over a group, in few bytes: 1-bit LAMB's compressed collective (2104.06069) with any codec.
+//
+// Words used here: the vector is cut into M chunks of whole blocks; the last ones may be short or empty. Rank k is the
+// server of chunk k. Every rank encodes its chunks, with its worker error, and sends chunk k to server k (one
+// all-to-all). The server decodes the M chunks, takes their mean, encodes it with its server error, and sends it to all
+// (one all-gather). Everyone decodes the same bytes, so the result is the same bits on every rank. Scales travel inside
+// the messages. With one rank nothing is compressed.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "thinwire/base/state.h"
+#include "thinwire/comm/group.h"
+#include "thinwire/comm/lane.h"
+#include "thinwire/compress/error_feedback.h"
+
+namespace thinwire::compress {
+
+// The errors of one vector: what this rank lost of its own numbers, and what it lost as a server.
+struct Errors {
+  ErrorFeedback worker, server;
+  void reset();
+  void put(State& state, const std::string& prefix) const;  // "worker_error", "server_error"
+  void get(const State& state, const std::string& prefix);
+};
+
+class Mean {
+ public:
+  // Where element i of a vector belongs, for error messages.
+  using Where = std::function<std::string(int64_t)>;
+
+  // Collective.
+  Mean(comm::GroupPtr group, CodecPtr codec, Where where = {});
+  ~Mean();
+
+  // For a vector of n numbers. Not collective.
+  Errors errors(int64_t n) const;
+
+  // x = the mean of all x, as far as it gets through. Collective: all ranks, same order, same n. The encoding is done
+  // when it returns; the rest goes on in the background: x and errors.server must not be touched until wait().
+  // Throws c10::Error that names the place if a number is not finite. `filled` (Codec) must outlive the work.
+  comm::WorkPtr start(at::Tensor x, Errors& errors, Filled filled = {});
+
+  // Bytes a rank sends for a vector of n numbers. A pure function of n, the codec and the number of ranks.
+  int64_t bytes(int64_t n) const;
+
+ private:
+  struct Flight;
+  struct Buffers;
+
+  int64_t chunk(int64_t n) const;  // elements of a whole chunk
+  Buffers take_buffers(int64_t n);
+  void serve(Flight& flight);
+  [[noreturn]] void refuse(const float* values, int64_t from, int64_t n) const;
+
+  const comm::GroupPtr group_;
+  const comm::GroupPtr answers_;  // the same ranks: what the lane sends must not mix with what the caller sends
+  const CodecPtr codec_;
+  const Where where_;
+  std::mutex mutex_;
+  std::vector<Buffers> free_;
+  comm::Lane lane_;  // last, so it ends first
+};
+
+}  // namespace thinwire::compress

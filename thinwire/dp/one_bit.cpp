@@ -1,0 +1,166 @@
+#include "thinwire/dp/one_bit.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/kernels/reduce.h"
+
+namespace thinwire::dp {
+namespace {
+
+constexpr int64_t kBucketBytes = 1 << 20;
+constexpr double kSmooth = 0.9;
+
+compress::CodecName warmup_codec(int64_t bits) {
+  return {bits == 32 ? std::string("none") : "int" + std::to_string(bits)};
+}
+
+std::vector<compress::Stretch> stretches(const optim::Layout& layout) {
+  std::vector<compress::Stretch> all;
+  for (const auto& piece : layout.pieces) all.push_back({piece.at, piece.numel});
+  return all;
+}
+
+}  // namespace
+
+void read(const Value& value, const std::string& name, WarmupBits& bits, const Limit& limit) {
+  WarmupBits given;
+  thinwire::read(value, name, given.count, limit);
+  if (given.count != 32 && given.count != 8 && given.count != 4)
+    throw BadInput("{} must be 32, 8 or 4, got {}", name, given.count);
+  bits = given;
+}
+
+OneBit::OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
+               Habits habits)
+    : layout_(weights.layout()),
+      ranks_(std::move(ranks)),
+      options_(options),
+      optim_(optim),
+      deepspeed_(options.mode == "deepspeed"),
+      m_(at::zeros_like(weights.x)),
+      v_(at::zeros_like(weights.x)),
+      grad_(weights.grad),
+      filled_(optim::filled_blocks(layout_)),
+      gradient_(layout_, ranks_, weights.grad, kBucketBytes, warmup_codec(options.warmup_bits.count)),
+      watch_(options.freeze, optim.betas[1], optim.warmup_steps) {
+  check_fields("strategy", options);
+  check_fields("optim", optim);
+  ranks_.sync->broadcast_(weights.x, 0)->wait();
+  if (deepspeed_) {
+    rms_mean_ = std::make_unique<compress::RmsMean>(ranks_.sync, stretches(layout_), habits.carry_padding);
+  } else {
+    mean_ = std::make_unique<compress::Mean>(
+        ranks_.sync, compress::make_codec("one_bit"),
+        [layout = layout_](int64_t i) { return "the momentum of " + place_in(layout, i); });
+    errors_ = mean_->errors(layout_.numel);
+  }
+}
+
+void OneBit::grad_ready(int piece) {
+  if (wants_gradient_mean(steps_ + 1)) gradient_.grad_ready(piece);
+}
+
+void OneBit::step(const optim::Update& u) {
+  TORCH_CHECK(u.grad.const_data_ptr() == grad_.const_data_ptr(),
+              "[dp.one_bit] step() must be given the gradient the strategy was made with");
+  const int64_t t = ++steps_;
+  norms_ = {};
+  if (wants_gradient_mean(t)) {
+    for (auto& work : gradient_.take()) wait(*work);
+    norms_ = gradient_.norms();
+    if (norms_->local > 0) {
+      share_sum_ = kSmooth * share_sum_ + norms_->mean / norms_->local;
+      share_weight_ = kSmooth * share_weight_ + 1;
+    }
+  }
+  if (u.skip || (deepspeed_ && t == 1)) return;
+  if (frozen()) {
+    if (!std::isinf(optim_.clip)) clip(u.grad, estimated_norm(u.grad));
+    compressed(u);
+    return;
+  }
+  if (norms_) clip(u.grad, std::sqrt(norms_->mean));
+  warm_up(u);
+  double sum = 0;
+  if (watch_.automatic()) sum = kernels::sum_magnitudes(v_);
+  if (watch_.automatic() && ranks_.sum_over_shards) sum = ranks_.sum_over_shards(sum);
+  if (!watch_.due(t, sum)) return;
+  frozen_at_ = t;
+  freeze(u);
+}
+
+void OneBit::clip(const at::Tensor& grad, double norm) const {
+  if (norm > optim_.clip) grad.mul_(static_cast<float>(optim_.clip / (norm + 1e-6)));
+}
+
+double OneBit::estimated_norm(const at::Tensor& grad) {
+  double squares = kernels::sum_squares(grad);
+  if (ranks_.sum_over_shards) squares = ranks_.sum_over_shards(squares);
+  if (share_weight_ > 0) squares *= share_sum_ / share_weight_;
+  if (clips_together() && ranks_.sync->size() > 1) {
+    at::Tensor mean = at::empty({1}, at::kDouble).fill_(squares);
+    wait(*ranks_.sync->all_reduce_(mean, comm::Reduce::mean, comm::Kind::control));
+    squares = mean.item<double>();
+  }
+  return std::sqrt(squares);
+}
+
+void OneBit::compressed_mean_(at::Tensor x) {
+  if (deepspeed_)
+    rms_mean_->mean_(x);
+  else
+    wait(*mean_->start(x, errors_, filled_));
+}
+
+void OneBit::forget_errors() {
+  if (deepspeed_)
+    rms_mean_->reset();
+  else
+    errors_.reset();
+}
+
+double OneBit::bias_correction1(int64_t t) const {
+  return optim_.bias_correction ? 1 - std::pow(optim_.betas[0], static_cast<double>(t)) : 1;
+}
+
+double OneBit::bias_correction2(int64_t t) const {
+  const int64_t last = frozen() ? frozen_at_ : t;
+  return optim_.bias_correction ? 1 - std::pow(optim_.betas[1], static_cast<double>(last)) : 1;
+}
+
+State OneBit::state() {
+  State state{{"m", {m_, Scope::all_equal}}, {"v", {v_, Scope::all_equal}}};
+  if (deepspeed_)
+    rms_mean_->put(state, "");
+  else
+    errors_.put(state, "");
+  gradient_.put(state, "warmup.");
+  watch_.put(state, "");
+  put(state, "steps", steps_, Scope::all_equal);
+  put(state, "frozen_at", frozen_at_, Scope::all_equal);
+  put(state, "share_sum", share_sum_, Scope::per_replica);
+  put(state, "share_weight", share_weight_, Scope::per_replica);
+  return state;
+}
+
+void OneBit::load(const State& state) {
+  get(state, "m", m_);
+  get(state, "v", v_);
+  if (deepspeed_)
+    rms_mean_->get(state, "");
+  else
+    errors_.get(state, "");
+  gradient_.get(state, "warmup.");
+  watch_.get(state, "");
+  steps_ = get_int(state, "steps");
+  frozen_at_ = get_int(state, "frozen_at");
+  share_sum_ = get_double(state, "share_sum");
+  share_weight_ = get_double(state, "share_weight");
+}
+
+}  // namespace thinwire::dp

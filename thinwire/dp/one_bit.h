@@ -1,0 +1,103 @@
+// What one_bit_adam, one_bit_lamb and zero_one_adam share: a warm-up on mean gradients, a second moment that freezes,
+// and afterwards one bit per number.
+//
+// They own their update rule: lr, betas, eps, weight decay, clipping and schedule are those of [optim], its name is not
+// used. Where the gradient was exactly zero in all of warm-up, nothing is learnt later either (v is 0 there): a sign
+// cannot say zero, so those coordinates are masked. Clipping: during warm-up by the norm of the mean gradient; later
+// nobody knows that norm, so it is estimated from the squared norms of the local gradients times the share that
+// their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same factor.
+//
+// mode = "deepspeed" repeats the habits of DeepSpeed 0.19.6, for comparing trajectories with it: one scale a buffer,
+// padding in scales, no masks, and a first step that drops its gradient.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thinwire/compress/rms_mean.h"
+#include "thinwire/dp/freeze.h"
+#include "thinwire/dp/gradient_mean.h"
+#include "thinwire/optim/catalog.h"
+#include "thinwire/optim/flat.h"
+
+namespace thinwire::dp {
+
+// Of a number of the gradient during warm-up: 32, 8 or 4.
+struct WarmupBits {
+  int64_t count = 32;
+};
+void read(const Value& value, const std::string& name, WarmupBits& bits, const Limit& limit);
+inline Value to_value(const WarmupBits& bits) { return bits.count; }
+
+struct OneBitOptions {
+  Freeze freeze;
+  WarmupBits warmup_bits;
+  std::string mode = "block";  // block | deepspeed
+};
+
+template <class F>
+void fields(F&& f, OneBitOptions& o) {
+  f("freeze", o.freeze, at_least(1), "last step of warm-up, or \"auto\": when the second moment has stopped growing");
+  f("warmup_bits", o.warmup_bits, any(), "bits a number of the gradient has during warm-up: 32, 8 or 4");
+  f("mode", o.mode, one_of({"block", "deepspeed"}), "one scale a block of 1024; or DeepSpeed 0.19.6's habits");
+}
+
+class OneBit : public Strategy {
+ public:
+  void grad_ready(int piece) final;
+  void step(const optim::Update& update) final;
+  void finish(at::Tensor) override {}
+  at::Tensor consensus(at::Tensor x) override { return x; }
+  std::optional<GradientNorms> norms() const final { return norms_; }
+  State state() override;
+  void load(const State& state) override;
+
+  bool frozen() const { return frozen_at_ > 0; }
+
+ protected:
+  struct Habits {  // of "deepspeed" mode
+    bool carry_padding = false;
+  };
+  OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
+         Habits habits);
+
+  // One step each. In warm_up() u.grad is the (clipped) mean gradient, in compressed() the (clipped) local one.
+  virtual void warm_up(const optim::Update& u) = 0;
+  virtual void compressed(const optim::Update& u) = 0;
+  virtual void freeze(const optim::Update& u) {}
+  // Whether step t wants the mean gradient in full precision; the rest of warm-up takes what it can get.
+  virtual bool wants_gradient_mean(int64_t t) const { return !frozen(); }
+  // Whether the frozen stage shares one factor of clipping; otherwise each rank takes its own.
+  virtual bool clips_together() const { return true; }
+
+  void clip(const at::Tensor& grad, double norm) const;
+  void compressed_mean_(at::Tensor x);  // one exchange of the flat x, waited for
+  void forget_errors();
+  double bias_correction1(int64_t t) const;  // 1 - beta1^t, or 1
+  double bias_correction2(int64_t t) const;  // 1 - beta2^t, or 1; constant from the freeze on
+
+  const optim::Layout layout_;
+  const Ranks ranks_;
+  const OneBitOptions options_;
+  const optim::OptimOptions optim_;
+  const bool deepspeed_;
+  at::Tensor m_, v_;  // flat, equal on all replicas wherever they were just exchanged
+
+ private:
+  double estimated_norm(const at::Tensor& grad);
+
+  const at::Tensor grad_;
+  const std::vector<int32_t> filled_;
+  GradientMean gradient_;
+  std::unique_ptr<compress::Mean> mean_;
+  compress::Errors errors_;
+  std::unique_ptr<compress::RmsMean> rms_mean_;  // deepspeed mode, instead of mean_
+  FreezeWatch watch_;
+  int64_t steps_ = 0, frozen_at_ = 0;
+  double share_sum_ = 0, share_weight_ = 0;  // of the mean gradient in this rank's, squared norms, smoothed
+  std::optional<GradientNorms> norms_;
+};
+
+}  // namespace thinwire::dp

@@ -1,0 +1,39 @@
+// 1-bit LAMB (2104.06069). Warm-up is LAMB on the mean gradient, and every tensor remembers its smoothed trust ratio
+// cbar. At the freeze every tensor gets a scale s that evens out the sizes of the momenta, so that one bit per number
+// serves them all. Afterwards, per tensor:
+//
+//   m_i   = (beta1 m + (1-beta1) g_i) s;   m = mean_i m_i / s     one exchange for the whole model, one bit per number
+//   ghat  = (m - beta1 m_last) / (1-beta1);   vfresh = beta2 vfresh + (1-beta2) ghat^2
+//   r     = max (sqrt(v) + eps) / (sqrt(vfresh) + eps), how much smaller gradients have become since the freeze,
+//           damped by weight decay's share of the step, within [0.5, 4] and within 10 % of the r before
+//   x    -= lr cbar r u,   u = m / (sqrt(v) + eps) + wd x
+//
+// m, vfresh and x are equal on all replicas, bit for bit, after every step.
+#pragma once
+
+#include "thinwire/dp/one_bit.h"
+#include "thinwire/kernels/lamb.h"
+
+namespace thinwire::dp {
+
+class OneBitLamb final : public OneBit {
+ public:
+  OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim);
+  State state() override;
+  void load(const State& state) override;
+
+  // r from the norms of one tensor and the r before. A pure function.
+  static double damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before);
+
+ private:
+  void warm_up(const optim::Update& u) override;
+  void freeze(const optim::Update& u) override;
+  void compressed(const optim::Update& u) override;
+  kernels::LambStep lamb_step(const optim::Piece& piece) const;
+  double rate(const optim::Update& u, int group) const;
+
+  at::Tensor last_, fresh_;               // m before the exchange; vfresh
+  at::Tensor cbar_, weight_, ratio_, s_;  // fp64, by tensor: sum and weight of cbar, r, s
+};
+
+}  // namespace thinwire::dp

@@ -1,0 +1,39 @@
+// The passes of LAMB and of 1-bit LAMB over one tensor (You et al., 1904.00962; Li et al., 2104.06069). With
+//
+//   u = m / (sqrt(v) + eps) + wd x
+//
+// all sums are in fp64, in an order fixed by position.
+#pragma once
+
+#include <cstdint>
+
+namespace thinwire::kernels {
+
+struct LambStep {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float eps, weight_decay;
+};
+struct LambNorms {
+  double x = 0, u = 0;  // squared
+};
+// m = beta1 m + (1-beta1) g;   v = beta2 v + (1-beta2) g^2;   the squared norms of x and u.
+LambNorms lamb_moments(const float* x, const float* g, float* m, float* v, int64_t n, const LambStep& step);
+
+// next = x - rate u. next may be x.
+void lamb_apply(float* next, const float* x, const float* m, const float* v, int64_t n, float rate, float eps,
+                float weight_decay);
+
+// last = m;   m = (beta1 m + (1-beta1) g) scale: what is sent.
+void scaled_momentum(float* m, float* last, const float* g, int64_t n, float beta1, float one_minus_beta1, float scale);
+
+struct FrozenNorms {
+  double adam = 0, u = 0;  // squared norms of m / (sqrt(v) + eps) and of u
+  float ratio = 0;         // the largest (sqrt(v) + eps) / (sqrt(fresh) + eps)
+};
+// What arrived becomes the momentum again, and the gradient it stands for renews `fresh`:
+//   m = m / scale, 0 where masked and v is 0;   ghat = (m - beta1 last) / (1-beta1);
+//   fresh = beta2 fresh + (1-beta2) ghat^2
+FrozenNorms lamb_renew(const float* x, float* m, const float* last, const float* v, float* fresh, int64_t n,
+                       float scale, bool masked, const LambStep& step);
+
+}  // namespace thinwire::kernels

@@ -1,0 +1,111 @@
+#include "thinwire/kernels/one_bit.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/tasks.h"
+
+namespace thinwire::kernels {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "bytes of a word are taken to be in this order");
+static_assert(kTask % kBitBlock == 0);
+
+// Mean |c| of c[0 .. count), in sixteen interleaved fp64 lanes: a fixed order that vector units can follow.
+inline float mean_magnitude(const float* c, int64_t count) {
+  double sum[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    for (int j = 0; j < 16; ++j) sum[j] += static_cast<double>(std::fabs(c[i + j]));
+  for (int j = 0; i < count; ++i, ++j) sum[j] += static_cast<double>(std::fabs(c[i]));
+  for (int width = 8; width > 0; width /= 2)
+    for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
+  return count > 0 ? static_cast<float>(sum[0] / static_cast<double>(count)) : 0.0f;
+}
+
+// c has room for a whole block, zero behind what counts.
+inline void pack(const float* c, int64_t length, uint8_t* bits) {
+  uint8_t sign[kBitBlock];
+  for (int64_t i = 0; i < kBitBlock; ++i) sign[i] = c[i] >= 0 ? 1 : 0;
+  const int64_t bytes = (length + 7) / 8;
+  for (int64_t k = 0; k < bytes; ++k) {
+    uint64_t eight;
+    std::memcpy(&eight, sign + 8 * k, 8);
+    bits[k] = static_cast<uint8_t>((eight * 0x8040201008040201ull) >> 56);  // byte j of eight becomes bit 7 - j
+  }
+}
+
+template <bool feedback>
+inline bool encode_block(const float* value, float* error, int64_t length, int64_t count, uint8_t* bits, float* scale) {
+  alignas(64) float c[kBitBlock];
+  for (int64_t i = 0; i < count; ++i) c[i] = (feedback ? value[i] + error[i] : value[i]) + 0.0f;  // no -0.0
+  for (int64_t i = count; i < kBitBlock; ++i) c[i] = 0;
+  const float s = mean_magnitude(c, count);
+  if (!(s <= std::numeric_limits<float>::max())) return false;
+  *scale = s;
+  pack(c, length, bits);
+  if (feedback)
+    for (int64_t i = 0; i < count; ++i) error[i] = c[i] - std::copysign(s, c[i]);
+  return true;
+}
+
+THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n, const int32_t* filled, uint8_t* bits,
+                                    float* scales) {
+  for (int64_t at = 0, b = 0; at < n; at += kBitBlock, ++b) {
+    const int64_t length = std::min(kBitBlock, n - at), count = filled ? std::min<int64_t>(filled[b], length) : length;
+    const bool fine = error ? encode_block<true>(value + at, error + at, length, count, bits + at / 8, scales + b)
+                            : encode_block<false>(value + at, nullptr, length, count, bits + at / 8, scales + b);
+    if (!fine) return at;
+  }
+  return -1;
+}
+
+template <bool add>
+inline void decode_block(float* out, int64_t count, const uint8_t* bits, float scale) {
+  const uint32_t plus = std::bit_cast<uint32_t>(scale);
+  auto eight = [&](float* to, uint8_t byte, int64_t n) {
+    const uint32_t minus = static_cast<uint32_t>(static_cast<uint8_t>(~byte)) << 24;
+    for (int64_t j = 0; j < n; ++j) {
+      const float sent = std::bit_cast<float>(plus ^ ((minus << j) & 0x80000000u));
+      to[j] = add ? to[j] + sent : sent;
+    }
+  };
+  for (int64_t k = 0; k < count / 8; ++k) eight(out + 8 * k, bits[k], 8);
+  if (count % 8 != 0) eight(out + count / 8 * 8, bits[count / 8], count % 8);
+}
+
+THINWIRE_CLONES void decode_task(float* out, int64_t n, const int32_t* filled, const uint8_t* bits, const float* scales,
+                                 bool add) {
+  for (int64_t at = 0, b = 0; at < n; at += kBitBlock, ++b) {
+    const int64_t length = std::min(kBitBlock, n - at), count = filled ? std::min<int64_t>(filled[b], length) : length;
+    if (add) {
+      decode_block<true>(out + at, count, bits + at / 8, scales[b]);
+    } else {
+      decode_block<false>(out + at, count, bits + at / 8, scales[b]);
+      for (int64_t i = count; i < length; ++i) out[at + i] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+int64_t one_bit_encode(const float* value, float* error, int64_t n, const int32_t* filled, uint8_t* bits,
+                       float* scales) {
+  return first_of_tasks(n, [&](int64_t begin, int64_t end) {
+    const int64_t block = begin / kBitBlock;
+    return encode_task(value + begin, error ? error + begin : nullptr, end - begin, filled ? filled + block : nullptr,
+                       bits + begin / 8, scales + block);
+  });
+}
+
+void one_bit_decode(float* out, int64_t n, const int32_t* filled, const uint8_t* bits, const float* scales, bool add) {
+  for_tasks(n, [&](int64_t begin, int64_t end) {
+    const int64_t block = begin / kBitBlock;
+    decode_task(out + begin, end - begin, filled ? filled + block : nullptr, bits + begin / 8, scales + block, add);
+  });
+}
+
+}  // namespace thinwire::kernels
