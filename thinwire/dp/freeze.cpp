@@ -21,19 +21,22 @@ Value to_value(const Freeze& freeze) {
   return freeze.step;
 }
 
-FreezeWatch::FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps)
+FreezeWatch::FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps, int64_t tensors)
     : freeze_(freeze), lr_warmup_steps_(lr_warmup_steps) {
   const auto steps = std::clamp<int64_t>(std::llround(1 / (1 - beta2)), 1, 1'000'000);
-  sums_ = at::zeros({freeze.automatic ? steps : 0}, at::kDouble);
+  sums_ = at::zeros({freeze.automatic ? steps : 0, tensors}, at::kDouble);
 }
 
-bool FreezeWatch::due(int64_t t, double v_sum) {
+bool FreezeWatch::due(int64_t t, const std::vector<double>& v_sums) {
   if (!freeze_.automatic) return t >= freeze_.step;
-  double* sums = sums_.mutable_data_ptr<double>();
-  double& then = sums[t % sums_.numel()];
-  const bool steady = t > sums_.numel() && t >= lr_warmup_steps_ && v_sum > 0 && then >= 0.96 * v_sum;
-  then = v_sum;
-  return steady;
+  double* then = sums_.mutable_data_ptr<double>() + t % sums_.size(0) * sums_.size(1);
+  double before = 0, now = 0, alike = 0, tensors = 0;
+  for (size_t l = 0; l < v_sums.size(); ++l) {
+    before += then[l], now += v_sums[l];
+    if (v_sums[l] > 0) alike += std::min(then[l], v_sums[l]) / std::max(then[l], v_sums[l]), ++tensors;
+    then[l] = v_sums[l];
+  }
+  return t > sums_.size(0) && t >= lr_warmup_steps_ && tensors > 0 && before >= 0.96 * now && alike >= 0.9 * tensors;
 }
 
 void FreezeWatch::put(State& state, const std::string& prefix) const {

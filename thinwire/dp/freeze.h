@@ -1,12 +1,17 @@
 // When does the second moment stay as it is? After a given step, or ("auto") at the first step t after the learning
-// rate's warm-up at which it has stopped growing:
+// rate's warm-up at which it has settled. With V = ||v||_1 and D = 1 / (1 - beta2):
 //
-//   ||v_{t-D}||_1 / ||v_t||_1 >= 0.96,   D = 1 / (1 - beta2)
+//   V_{t-D} / V_t >= 0.96 for the whole model, and
+//   the smaller of V_{t-D} / V_t and its inverse, averaged over the tensors, >= 0.9
+//
+// The first is the published rule (2102.02888). Alone it lets the largest gradients decide: in a language model the
+// output layer's settle while the other layers have hardly begun to learn, and a freeze there costs tenths of a nat.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
 
 #include "thinwire/base/options.h"
 #include "thinwire/base/state.h"
@@ -22,11 +27,11 @@ Value to_value(const Freeze& freeze);
 
 class FreezeWatch {
  public:
-  FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps);
+  FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps, int64_t tensors);
   bool automatic() const { return freeze_.automatic; }
-  // Whether step t is the last one of warm-up. Called once a step, from t = 1 on; `v_sum` is ||v_t||_1 of the whole
-  // model, and not looked at unless it is automatic.
-  bool due(int64_t t, double v_sum);
+  // Whether step t is the last one of warm-up. Called once a step, from t = 1 on; `v_sums` are ||v_t||_1 by tensor, not
+  // looked at unless it is automatic.
+  bool due(int64_t t, const std::vector<double>& v_sums);
 
   void put(State& state, const std::string& prefix) const;
   void get(const State& state, const std::string& prefix);
@@ -34,7 +39,7 @@ class FreezeWatch {
  private:
   const Freeze freeze_;
   const int64_t lr_warmup_steps_;
-  at::Tensor sums_;  // of the last D steps: step t at t mod D
+  at::Tensor sums_;  // [D, tensors], of the last D steps: step t at t mod D
 };
 
 }  // namespace thinwire::dp

@@ -47,7 +47,7 @@ OneBit::OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& opt
       grad_(weights.grad),
       filled_(optim::filled_blocks(layout_)),
       gradient_(layout_, ranks_, weights.grad, kBucketBytes, warmup_codec(options.warmup_bits.count)),
-      watch_(options.freeze, optim.betas[1], optim.warmup_steps) {
+      watch_(options.freeze, optim.betas[1], optim.warmup_steps, static_cast<int64_t>(layout_.pieces.size())) {
   check_fields("strategy", options);
   check_fields("optim", optim);
   ranks_.sync->broadcast_(weights.x, 0)->wait();
@@ -86,10 +86,13 @@ void OneBit::step(const optim::Update& u) {
   }
   if (norms_) clip(u.grad, std::sqrt(norms_->mean));
   warm_up(u);
-  double sum = 0;
-  if (watch_.automatic()) sum = kernels::sum_magnitudes(v_);
-  if (watch_.automatic() && ranks_.sum_over_shards) sum = ranks_.sum_over_shards(sum);
-  if (!watch_.due(t, sum)) return;
+  std::vector<double> sums;
+  if (watch_.automatic())
+    for (const auto& piece : layout_.pieces) {
+      const double sum = kernels::sum_magnitudes(v_.narrow(0, piece.at, piece.numel));
+      sums.push_back(ranks_.sum_over_shards ? ranks_.sum_over_shards(sum) : sum);
+    }
+  if (!watch_.due(t, sums)) return;
   frozen_at_ = t;
   freeze(u);
 }
