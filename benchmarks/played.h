@@ -20,23 +20,31 @@ struct Played {
   double utilisation() const { return 1 - exposed_s / seconds; }
 };
 
+inline const optim::OptimOptions kPlainSgd{.name = "sgd", .momentum = 0, .clip = INFINITY};
+
+// The first `unmeasured` steps (a warm-up) come before those that count.
 inline Played play(const dp::StrategyOptions& options, int workers, int64_t steps, double step_s, int64_t numel,
-                   const net::Link& link) {
+                   const net::Link& link, const optim::OptimOptions& optim = kPlainSgd, int64_t unmeasured = 0) {
   Played result;
   std::mutex mutex;
   comm::run_world(workers, [&](std::shared_ptr<comm::MailGroup> bare) {
     auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link));
     optim::Flat weights({{at::zeros({numel})}});
-    const optim::OptimOptions optim{.name = "sgd", .momentum = 0, .clip = INFINITY};
     auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, optim);
     const double lr[optim::kGroups] = {1e-3, 1e-3};
-    bare->barrier();
-    const auto begin = Clock::now();
-    for (int64_t t = 1; t <= steps; ++t) {
-      std::this_thread::sleep_for(to_duration(step_s));
-      strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = lr, .t = t});
-    }
-    const double seconds = seconds_since(begin), exposed = strategy->exposed_s();
+    auto run = [&](int64_t from, int64_t to) {
+      bare->barrier();
+      const auto begin = Clock::now();
+      for (int64_t t = from; t <= to; ++t) {
+        std::this_thread::sleep_for(to_duration(step_s));
+        strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = lr, .t = t});
+      }
+      return seconds_since(begin);
+    };
+    run(1, unmeasured);
+    const double exposed_before = strategy->exposed_s();
+    const double seconds = run(unmeasured + 1, unmeasured + steps);
+    const double exposed = strategy->exposed_s() - exposed_before;
     strategy->finish(weights.x);
     std::lock_guard lock(mutex);
     result.seconds += seconds / workers;

@@ -30,6 +30,9 @@ void train_verb(const Arguments& arguments, bool resume) {
     fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {} sent by a replica\n",
                count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
                megabytes_text(result.wire_bytes));
+    if (result.noise_scale)
+      fmt::print("      batch size worth using: about {} sequences; this run took {} a step\n",
+                 count_text(*result.noise_scale), recipe.workers.replicas * recipe.train.batch);
     fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
     fmt::print("      report in {}\n", (dir / "report.html").string());
   } else {

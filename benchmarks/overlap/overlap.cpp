@@ -12,7 +12,7 @@ using namespace thinwire;
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr int64_t kRounds = 60, kPeriod = 4;
+constexpr int64_t kRounds = 60, kRealRounds = 100, kPeriod = 4;
 
 dp::StrategyOptions named(const std::string& name, int64_t period) {
   auto options = dp::preset(name);
@@ -44,7 +44,7 @@ train::Result real(const std::string& strategy, const net::Link& link) {
   recipe.strategy = named(strategy, kPeriod);
   recipe.workers.replicas = kWorkers;
   recipe.link.replicas = link;
-  recipe.train.steps = kRounds * kPeriod;
+  recipe.train.steps = kRealRounds * kPeriod;
   recipe.train.batch = 8;
   recipe.train.eval_every = 0;
   train::Observer nobody;
@@ -55,7 +55,8 @@ void real_compute() {
   const auto free = real("co2", {});
   const double step_s = free.compute_s / static_cast<double>(free.steps);
   const int64_t numel = 861'312;
-  fmt::print("\nreal compute: gpt micro (0.86M parameters), a step takes {:.1f} ms\n", 1e3 * step_s);
+  fmt::print("\nreal compute: gpt micro (0.86M parameters), a step takes {:.1f} ms, {} rounds\n", 1e3 * step_s,
+             kRealRounds);
   fmt::print("{:>5}  {:>10}  {:>10}  {:>12}\n", "r", "co2", "slowmo", "co2 / slowmo");
   for (double r : {0.5, 0.9}) {
     const auto link = benchmarks::link_for(r * kPeriod * step_s, numel, kWorkers, 0.002);

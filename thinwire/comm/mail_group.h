@@ -39,7 +39,8 @@ class MailGroup final : public Group {
   // Collective.
   std::shared_ptr<MailGroup> over(MailPtr mail);
   const MailPtr& mail() const { return mail_; }
-  // From now on every collective of this group and of its splits is entered in `trace`, from its call to its end.
+  // From now on every collective of this group and of the splits it has is entered in `trace`, from its call to its
+  // end.
   void record(const TracePtr& trace) {
     trace_ = trace;
     for (auto& child : children_) child->record(trace);

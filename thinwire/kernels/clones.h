@@ -8,3 +8,6 @@
 #else
 #define THINWIRE_CLONES
 #endif
+
+// For what a clone calls: a function that is not inlined is compiled once, for the oldest CPU.
+#define THINWIRE_INLINE inline __attribute__((always_inline))

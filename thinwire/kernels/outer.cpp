@@ -43,13 +43,12 @@ inline __attribute__((always_inline)) void block(float* __restrict x, float* __r
 
 // Calls f with the flag as a type, so that the loop it holds has no branches. Inlined, so that each clone has its own.
 template <class F>
-inline __attribute__((always_inline)) void choose(bool flag, F&& f) {
+THINWIRE_INLINE void choose(bool flag, F&& f) {
   if (flag)
     f(std::true_type{});
   else
     f(std::false_type{});
 }
-#define THINWIRE_INLINE __attribute__((always_inline))
 
 THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, const OuterStep& s) {
   Lanes lanes;
@@ -58,17 +57,23 @@ THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, c
     const int64_t n = std::min(kBlock, end - at);
     float *x = b.x + at, *z = b.z + at, *a = b.a + at;
     float *v = b.v ? b.v + at : nullptr, *start = b.start ? b.start + at : nullptr;
-    choose(s.apply, [&](auto apply) THINWIRE_INLINE {
-      choose(s.turn, [&](auto turn) THINWIRE_INLINE {
-        choose(s.nesterov, [&](auto nesterov) THINWIRE_INLINE {
-          choose(v != nullptr, [&](auto momentum) THINWIRE_INLINE {
-            choose(start != nullptr, [&](auto starts) THINWIRE_INLINE {
-              block<apply(), turn(), nesterov(), momentum(), starts()>(x, z, v, a, start, move, n, s);
-            });
-          });
+    choose(
+        s.apply, [&](auto apply) __attribute__((always_inline)) {
+          choose(
+              s.turn, [&](auto turn) __attribute__((always_inline)) {
+                choose(
+                    s.nesterov, [&](auto nesterov) __attribute__((always_inline)) {
+                      choose(
+                          v != nullptr, [&](auto momentum) __attribute__((always_inline)) {
+                            choose(
+                                start != nullptr, [&](auto starts) __attribute__((always_inline)) {
+                                  block<apply(), turn(), nesterov(), momentum(), starts()>(x, z, v, a, start, move, n,
+                                                                                           s);
+                                });
+                          });
+                    });
+              });
         });
-      });
-    });
     if (s.apply) lanes.add(move, n);
   }
   return lanes.total();

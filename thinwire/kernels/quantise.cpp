@@ -20,10 +20,10 @@ constexpr float top() {
 }
 
 // Nearest whole number, halves to even, for |x| < 2^22: adding 1.5 * 2^23 pushes the fraction out.
-inline float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
+THINWIRE_INLINE float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
 // The float with the largest magnitude, as bits: magnitudes are ordered like their bits, and NaN is above infinity.
-inline int32_t largest(const float* c) {
+THINWIRE_INLINE int32_t largest(const float* c) {
   int32_t most = 0;
   for (int64_t i = 0; i < kQuantBlock; ++i) {
     const int32_t magnitude = std::bit_cast<int32_t>(c[i]) & 0x7fffffff;
@@ -33,7 +33,7 @@ inline int32_t largest(const float* c) {
 }
 
 template <int bits>
-inline void pack(const int8_t* q, int64_t length, uint8_t* packed) {
+THINWIRE_INLINE void pack(const int8_t* q, int64_t length, uint8_t* packed) {
   constexpr int each = 8 / bits, mask = (1 << bits) - 1;
   const int64_t bytes = (length + each - 1) / each;
   for (int64_t k = 0; k < bytes; ++k) {
@@ -44,7 +44,7 @@ inline void pack(const int8_t* q, int64_t length, uint8_t* packed) {
 }
 
 template <int bits>
-inline bool encode_block(const float* value, float* error, int64_t length, uint8_t* packed, float* scale) {
+THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t length, uint8_t* packed, float* scale) {
   alignas(64) float c[kQuantBlock];
   alignas(64) int8_t q[kQuantBlock];
   for (int64_t i = 0; i < length; ++i) c[i] = error ? value[i] + error[i] : value[i];
@@ -66,7 +66,7 @@ inline bool encode_block(const float* value, float* error, int64_t length, uint8
 }
 
 template <int bits>
-inline void decode_block(float* out, int64_t length, const uint8_t* packed, float scale, bool add) {
+THINWIRE_INLINE void decode_block(float* out, int64_t length, const uint8_t* packed, float scale, bool add) {
   constexpr int each = 8 / bits;
   alignas(64) float sent[kQuantBlock];
   const int64_t bytes = (length + each - 1) / each;

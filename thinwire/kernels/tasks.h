@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "thinwire/kernels/clones.h"
 #include "thinwire/kernels/reduce.h"
 
 namespace thinwire::kernels {
@@ -52,7 +53,7 @@ int64_t first_of_tasks(int64_t n, F&& f) {
 // Sum of squares of a block in eight interleaved fp64 lanes: a fixed order that vector units can follow.
 struct Lanes {
   double sum[8] = {};
-  void add(const float* values, int64_t n) {
+  THINWIRE_INLINE void add(const float* values, int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
       for (int j = 0; j < 8; ++j) sum[j] += static_cast<double>(values[i + j]) * static_cast<double>(values[i + j]);
