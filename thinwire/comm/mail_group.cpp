@@ -338,7 +338,7 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   } else {
     take(*call, own, root, 0);
   }
-  scatter_lane_.add([=, this] {
+  scatter_lane_.add([=] {
     call->run([&] {
       call->await_takes();
       if (!is_root) pass_on();
