@@ -164,7 +164,7 @@ TEST_P(OneBitStrategy, SendsOneBitPerNumberAfterTheFreeze) {
   });
 }
 
-TEST_P(OneBitStrategy, ClippingScalesAllReplicasAlikeAndKeepsThemEqual) {
+TEST_P(OneBitStrategy, ClippingChangesTheStepAndKeepsReplicasEqual) {
   auto options = frozen_after(GetParam(), 6);
   options.zero_one.local_step_clipper = 1;
   const auto clipped = train(options, 3, 20, {.clip = 0.5}).x, free = train(options, 3, 20, {.clip = INFINITY}).x;
@@ -173,6 +173,16 @@ TEST_P(OneBitStrategy, ClippingScalesAllReplicasAlikeAndKeepsThemEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OneBitStrategy, testing::ValuesIn(kNames));
+
+TEST(OneBit, ClippingAfterTheFreezeReducesOneNumber) {
+  comm::run_world(2, [](comm::GroupPtr group) {
+    Learner learner(frozen_after("one_bit_lamb", 2), group, {.clip = 0.5}, 50 + group->rank());
+    for (int64_t t = 1; t <= 3; ++t) learner.step(t);
+    const int64_t before = group->ledger().sent(comm::Kind::control);
+    learner.step(4);
+    EXPECT_EQ(group->ledger().sent(comm::Kind::control) - before, 8);
+  });
+}
 
 TEST(OneBitAdam, WarmUpIsAllReduceWithAdamw) {
   for (bool correction : {false, true}) {

@@ -4,11 +4,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <map>
 #include <numeric>
+
+#include "thinwire/comm/completion.h"
 
 namespace thinwire::comm {
 
@@ -32,7 +33,7 @@ struct MailGroup::Pool {
   std::multimap<int64_t, at::Tensor> free;
 };
 
-struct MailGroup::Call final : Work {
+struct MailGroup::Call final : Completion {
   int64_t tag = 0;
   std::vector<WorkPtr> posts, takes;
   std::vector<at::Tensor> scratch;
@@ -67,27 +68,10 @@ struct MailGroup::Call final : Work {
       for (auto& buffer : scratch) pool->give_back(std::move(buffer));
     scratch.clear(), posts.clear(), takes.clear();
     if (trace) trace->add(Doing::transfer, begun, Clock::now(), bytes);
-    {
-      std::lock_guard lock(mutex);
-      finished = true;
-    }
-    changed.notify_all();
+    complete(failure);
   }
 
-  void wait() override {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return finished; });
-    if (failure) std::rethrow_exception(failure);
-  }
-  bool done() const override {
-    std::lock_guard lock(mutex);
-    return finished;
-  }
-
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  bool finished = false;
-  std::exception_ptr failure;  // the lanes' until it is finished, then constant
+  std::exception_ptr failure;  // of a leg; the lanes' own
 };
 
 namespace {

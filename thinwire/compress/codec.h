@@ -35,8 +35,6 @@ using CodecPtr = std::shared_ptr<const Codec>;
 
 // "one_bit", "int8", "int4", "int2", "bf16", "half", "topk:0.01", or "none" (fp32 as it is). BadInput otherwise.
 CodecPtr make_codec(std::string_view text);
-// nullptr for "none": what needs no codec goes over the group's own collectives.
-CodecPtr make_codec_or_none(std::string_view text);
 
 // A codec as an option of a recipe: its text, checked when it is read.
 struct CodecName {

@@ -244,8 +244,6 @@ CodecPtr make_codec(std::string_view text) {
                               : "; did you mean \"" + near + "\"?");
 }
 
-CodecPtr make_codec_or_none(std::string_view text) { return text == "none" ? nullptr : make_codec(text); }
-
 void from_text(std::string_view text, CodecName& name) {
   make_codec(text);
   name.text = text;

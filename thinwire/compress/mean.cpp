@@ -8,8 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <exception>
+
+#include "thinwire/comm/completion.h"
 
 namespace thinwire::compress {
 namespace {
@@ -53,36 +54,17 @@ struct Mean::Buffers {
   at::Tensor mean;                             // of the own chunk
 };
 
-struct Mean::Flight final : comm::Work {
+struct Mean::Flight final : comm::Completion {
   at::Tensor x;
   Errors* errors = nullptr;
   Filled filled;
   Buffers buffers;
   comm::WorkPtr scattered;
 
-  void wait() override {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return finished; });
-    if (failure) std::rethrow_exception(failure);
-  }
-  bool done() const override {
-    std::lock_guard lock(mutex);
-    return finished;
-  }
   void finish(std::exception_ptr why) {
-    x.reset();
-    {
-      std::lock_guard lock(mutex);
-      failure = std::move(why);
-      finished = true;
-    }
-    changed.notify_all();
+    x.reset();  // the caller's memory is freed by the caller
+    complete(std::move(why));
   }
-
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  bool finished = false;
-  std::exception_ptr failure;
 };
 
 Mean::Mean(comm::GroupPtr group, CodecPtr codec, Where where)

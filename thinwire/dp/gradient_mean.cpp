@@ -22,14 +22,6 @@ std::vector<Bucket> make_buckets(const optim::Layout& layout, int64_t least_byte
   return buckets;
 }
 
-std::string place_in(const optim::Layout& layout, int64_t i) {
-  for (const auto& piece : layout.pieces)
-    if (piece.at <= i && i < piece.at + piece.numel)
-      return fmt::format("element {} of {}", i - piece.at,
-                         layout.names.empty() ? fmt::format("parameter {}", piece.tensor) : layout.names[piece.tensor]);
-  return fmt::format("the padding at {}", i);
-}
-
 GradientMean::GradientMean(const optim::Layout& layout, const Ranks& ranks, at::Tensor grad, int64_t bucket_bytes,
                            const compress::CodecName& codec)
     : ranks_(ranks),
@@ -39,7 +31,7 @@ GradientMean::GradientMean(const optim::Layout& layout, const Ranks& ranks, at::
       mean_(codec.text == "none"
                 ? nullptr
                 : std::make_unique<compress::Mean>(ranks.sync, compress::make_codec(codec.text), [layout](int64_t i) {
-                    return "the gradient of " + place_in(layout, i);
+                    return "the gradient of " + optim::place_in(layout, i);
                   })) {
   for (const auto& piece : layout.pieces) {
     auto holds = [&](const Bucket& b) { return b.begin <= piece.at && piece.at < b.end; };

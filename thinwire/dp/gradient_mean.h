@@ -56,7 +56,4 @@ class GradientMean {
   double local_squares_ = 0;
 };
 
-// Where element i of the flat weights belongs, in words.
-std::string place_in(const optim::Layout& layout, int64_t i);
-
 }  // namespace thinwire::dp

@@ -36,10 +36,9 @@ void read(const Value& value, const std::string& name, WarmupBits& bits, const L
 }
 
 OneBit::OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
-               Habits habits)
+               bool carry_padding)
     : layout_(weights.layout()),
       ranks_(std::move(ranks)),
-      options_(options),
       optim_(optim),
       deepspeed_(options.mode == "deepspeed"),
       m_(at::zeros_like(weights.x)),
@@ -52,11 +51,11 @@ OneBit::OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& opt
   check_fields("optim", optim);
   ranks_.sync->broadcast_(weights.x, 0)->wait();
   if (deepspeed_) {
-    rms_mean_ = std::make_unique<compress::RmsMean>(ranks_.sync, stretches(layout_), habits.carry_padding);
+    rms_mean_ = std::make_unique<compress::RmsMean>(ranks_.sync, stretches(layout_), carry_padding);
   } else {
     mean_ = std::make_unique<compress::Mean>(
         ranks_.sync, compress::make_codec("one_bit"),
-        [layout = layout_](int64_t i) { return "the momentum of " + place_in(layout, i); });
+        [layout = layout_](int64_t i) { return "the momentum of " + optim::place_in(layout, i); });
     errors_ = mean_->errors(layout_.numel);
   }
 }

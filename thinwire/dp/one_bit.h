@@ -11,7 +11,6 @@
 // padding in scales, no masks, and a first step that drops its gradient.
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,11 +56,9 @@ class OneBit : public Strategy {
   bool frozen() const { return frozen_at_ > 0; }
 
  protected:
-  struct Habits {  // of "deepspeed" mode
-    bool carry_padding = false;
-  };
+  // `carry_padding`: a habit of "deepspeed" mode (thinwire/compress/rms_mean.h).
   OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
-         Habits habits);
+         bool carry_padding);
 
   // One step each. In warm_up() u.grad is the (clipped) mean gradient, in compressed() the (clipped) local one.
   virtual void warm_up(const optim::Update& u) = 0;
@@ -80,7 +77,6 @@ class OneBit : public Strategy {
 
   const optim::Layout layout_;
   const Ranks ranks_;
-  const OneBitOptions options_;
   const optim::OptimOptions optim_;
   const bool deepspeed_;
   at::Tensor m_, v_;  // flat, equal on all replicas wherever they were just exchanged

@@ -6,7 +6,7 @@ namespace thinwire::dp {
 
 OneBitAdam::OneBitAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
                        const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), options, optim, {}), spans_(optim::spans(layout_)) {}
+    : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/false), spans_(optim::spans(layout_)) {}
 
 kernels::AdamwStep OneBitAdam::adamw_step(const optim::Update& u, int group) const {
   const auto [b1, b2] = optim_.betas;

@@ -23,7 +23,7 @@ float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutab
 
 OneBitLamb::OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
                        const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), options, optim, {.carry_padding = true}),
+    : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/true),
       last_(at::zeros_like(m_)),
       fresh_(at::zeros_like(m_)) {
   const auto tensors = static_cast<int64_t>(layout_.pieces.size());

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "thinwire/base/errors.h"
-#include "thinwire/dp/gradient_mean.h"
 #include "thinwire/kernels/outer.h"
 
 namespace thinwire::dp {
@@ -50,8 +49,9 @@ Periodic::Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule
   if (options_.momentum > 0) v_ = at::zeros_like(x);
   if (keep_ > 0) start_ = x.clone();
   if (options_.codec.text == "none") return;
-  mean_ = std::make_unique<compress::Mean>(ranks_.sync, compress::make_codec(options_.codec.text),
-                                           [layout](int64_t i) { return "the progress of " + place_in(layout, i); });
+  mean_ = std::make_unique<compress::Mean>(ranks_.sync, compress::make_codec(options_.codec.text), [layout](int64_t i) {
+    return "the progress of " + optim::place_in(layout, i);
+  });
   errors_ = mean_->errors(layout.numel);
 }
 

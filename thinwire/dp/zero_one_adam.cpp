@@ -24,7 +24,7 @@ OneBitOptions with_one_more(OneBitOptions options) {
 
 ZeroOneAdam::ZeroOneAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
                          const ZeroOneOptions& zero_one, const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), with_one_more(options), optim, {}),
+    : OneBit(weights, std::move(ranks), with_one_more(options), optim, /*carry_padding=*/false),
       zero_one_(zero_one),
       spans_(optim::spans(layout_)),
       moved_(at::zeros_like(m_)),

@@ -1,5 +1,7 @@
 #include "thinwire/optim/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace thinwire::optim {
@@ -34,6 +36,14 @@ std::vector<int32_t> filled_blocks(const Layout& layout) {
     for (int64_t at = piece.at, end = piece.at + piece.numel; at < end; at = (at / kBlock + 1) * kBlock)
       filled[at / kBlock] = static_cast<int32_t>(std::min(end - at / kBlock * kBlock, kBlock));
   return filled;
+}
+
+std::string place_in(const Layout& layout, int64_t i) {
+  for (const auto& piece : layout.pieces)
+    if (piece.at <= i && i < piece.at + piece.numel)
+      return fmt::format("element {} of {}", i - piece.at,
+                         layout.names.empty() ? fmt::format("parameter {}", piece.tensor) : layout.names[piece.tensor]);
+  return fmt::format("the padding at {}", i);
 }
 
 }  // namespace thinwire::optim

@@ -44,4 +44,7 @@ std::vector<Span> spans(const Layout& layout);
 // How many elements of each block belong to parameters, from the block's beginning; the rest is padding.
 std::vector<int32_t> filled_blocks(const Layout& layout);
 
+// Where element i belongs, for messages: "element 7 of head.bias".
+std::string place_in(const Layout& layout, int64_t i);
+
 }  // namespace thinwire::optim
