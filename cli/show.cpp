@@ -38,6 +38,7 @@ class Console final : public train::Observer {
     recipe_ = recipe;
     planned_ = start.planned_steps;
     say(headline(recipe, start.parameters));
+    for (const auto& note : start.notes) say("  " + note);
     if (start.from_step > 0) say(fmt::format("  resumed after step {}", start.from_step));
     begun_ = Clock::now();
   }
@@ -55,8 +56,10 @@ class Console final : public train::Observer {
   }
 
   void evaluated(const train::Evaluation& e) override {
-    say(fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
-                    e.consensus_distance));
+    std::string text = fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
+                                   e.consensus_distance);
+    if (e.prediction_error) text += fmt::format("  prediction error {:.2f}", *e.prediction_error);
+    say(text);
     if (live_ && first_share_ && last_.share < 1) draw(line(last_));
   }
 
@@ -108,7 +111,8 @@ class JsonLines final : public train::Observer {
            {"replicas", recipe.workers.replicas},
            {"link", to_text(recipe.link.replicas)},
            {"from_step", start.from_step},
-           {"planned_steps", start.planned_steps}});
+           {"planned_steps", start.planned_steps},
+           {"notes", start.notes}});
   }
   void progressed(const train::Progress& p) override { print(to_json(p)); }
   void evaluated(const train::Evaluation& e) override { print(to_json(e)); }

@@ -38,7 +38,7 @@ double copy_seconds(double bytes) {
   return best_of(9, [&] { copy(to.mutable_data_ptr<float>(), from.const_data_ptr<float>(), n); });
 }
 
-void kernels() {
+void kernel_rates() {
   fmt::print("on one core, best of 9: GB/s of fp32, and the share of a copy loop that moves the same bytes\n");
   fmt::print("{:>10}  {:>9}  {:>16}  {:>7}  {:>12}  {:>7}\n", "codec", "numbers", "encode + error", "share", "decode",
              "share");
@@ -171,7 +171,7 @@ void steps_per_second() {
 
 int main() {
   at::set_num_threads(1);
-  kernels();
+  kernel_rates();
   collective();
   whole_run();
   steps_per_second();

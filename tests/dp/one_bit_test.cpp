@@ -26,7 +26,7 @@ StrategyOptions frozen_after(const std::string& name, int64_t step) {
 struct Learner {
   at::Tensor matrix = random_vector(1500, 1).view({30, 50}), vector = random_vector(37, 2),
              second = random_vector(300, 3);
-  optim::Flat weights{{{matrix, vector}, {second}}, {"matrix", "vector", "second"}};
+  optim::Flat weights{{{matrix, vector}, {second}}, {.names = {"matrix", "vector", "second"}}};
   at::Tensor target;
   StrategyPtr strategy;
 

@@ -22,8 +22,9 @@ StrategyOptions named(const std::string& name, int64_t period = 5) {
 }
 
 std::vector<std::string> periodic_names() {
-  auto names = strategy_names();
-  names.erase(names.begin());
+  std::vector<std::string> names;
+  for (const auto& name : strategy_names())
+    if (family_of(name) == Family::periodic) names.push_back(name);
   return names;
 }
 
@@ -201,7 +202,7 @@ TEST(Periodic, ClippedMomentumMovesNoCoordinateFurtherThanPhiLearningRatesAStep)
 }
 
 TEST(Periodic, AStateTakenAnywhereGoesOnBitForBit) {
-  for (const auto& name : strategy_names())
+  for (const auto& name : periodic_names())
     for (int64_t cut : {1, 5, 7, 10, 12}) {
       std::vector<at::Tensor> straight(3), resumed(3);
       comm::run_world(3, [&](comm::GroupPtr group) {

@@ -95,7 +95,7 @@ TEST(OptimCatalog, AScheduleIsMadeOfTheOptions) {
 TEST(OptimCatalog, AValueOutOfRangeIsAnErrorThatSaysTheRange) {
   const std::tuple<const char*, Value, const char*> known[] = {
       {"name", std::string("adam"),
-       "optim.name must be one of sgd, adamw, lamb, lars, got \"adam\"; did you mean \"adamw\"?"},
+       "optim.name must be one of sgd, adamw, lamb, lars, muon, got \"adam\"; did you mean \"adamw\"?"},
       {"lr", 0.0, "optim.lr must be above 0 and at most 1000, got 0"},
       {"lr", kNan, "optim.lr must be above 0 and at most 1000, got nan"},
       {"betas", std::vector<double>{0.9, 1}, "optim.betas must be at least 0 and below 1, got 1"},

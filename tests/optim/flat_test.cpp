@@ -49,6 +49,47 @@ TEST(Flat, PaddingIsZero) {
   EXPECT_EQ(not_zero(m.flat.grad), 0);
 }
 
+TEST(Flat, AModelInBf16ComputesWithRoundedWeightsAndLosesNoneOfTheirBits) {
+  at::Tensor w = parameter("w", {20, 30}), b = parameter("b", {30});
+  const at::Tensor w0 = w.detach().clone();
+  Flat flat({{w, b}}, {}, at::kBFloat16);
+  EXPECT_EQ(w.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(w, w0.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(part(flat.x, flat, 0), w0));
+  flat.x.mul_(1 + 1e-4);  // less than bf16 can say
+  flat.refresh();
+  EXPECT_TRUE(at::equal(part(flat.x, flat, 0), w0 * (1 + 1e-4f)));
+  EXPECT_TRUE(at::equal(w, part(flat.x, flat, 0).to(at::kBFloat16)));
+  flat.bind(flat.x * 2);
+  EXPECT_TRUE(at::equal(w, (part(flat.x, flat, 0) * 2).to(at::kBFloat16)));
+}
+
+TEST(Flat, AModelInBf16HasItsGradientsCopiedIntoTheFlatOne) {
+  at::Tensor w = parameter("w", {20, 30}), b = parameter("b", {30});
+  Flat flat({{w, b}}, {}, at::kBFloat16);
+  ((w * 3).sum() + (b * 5).sum()).backward();
+  EXPECT_EQ(not_zero(flat.grad), 0);
+  flat.grad_ready(0);
+  EXPECT_TRUE(at::equal(part(flat.grad, flat, 0), at::full_like(flat.x.narrow(0, 0, 600), 3).view({20, 30})));
+  EXPECT_EQ(not_zero(part(flat.grad, flat, 1)), 0);
+  flat.grad_ready(1);
+  EXPECT_EQ(part(flat.grad, flat, 1).sum().item<double>(), 5 * 30);
+  flat.zero_grad();
+  EXPECT_EQ(not_zero(flat.grad) + not_zero(w.grad()), 0);
+}
+
+TEST(Flat, MatricesThatShareAParameterLieOneAfterTheOther) {
+  const Flat flat({{at::zeros({5, 7})}, {at::zeros({6, 4}), at::zeros({8})}}, {.matrices = {0, 3, 0}});
+  ASSERT_EQ(flat.layout().matrices.size(), 3);
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(flat.layout().matrices[i].at, 1024 + 8 * i);
+    EXPECT_EQ(flat.layout().matrices[i].rows, 2);
+    EXPECT_EQ(flat.layout().matrices[i].columns, 4);
+  }
+  EXPECT_THROW(Flat({{at::zeros({5, 7})}}, {.matrices = {3}}), c10::Error);
+  EXPECT_THROW(Flat({{at::zeros({5, 7})}}, {.matrices = {1, 1}}), c10::Error);
+}
+
 TEST(Flat, BackwardAddsIntoTheFlatGradient) {
   Model m;
   const auto loss = [&] { return (m.w * m.w).sum() + (m.b * 3).sum(); };

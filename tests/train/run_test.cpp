@@ -58,9 +58,15 @@ class Run : public testing::Test {
   }
   // The recipe of a strategy: with rounds of 4 steps, or a freeze after step 7.
   Recipe recipe_for(const std::string& strategy) const {
-    if (strategy == "all_reduce") return recipe();
-    const bool periodic = dp::family_of(strategy) == dp::Family::periodic;
-    return recipe({"strategy.name=" + strategy, periodic ? "strategy.period=4" : "strategy.freeze=7"});
+    const std::string name = "strategy.name=" + strategy;
+    switch (dp::family_of(strategy)) {
+      case dp::Family::periodic:
+        return recipe({name, "strategy.period=4"});
+      case dp::Family::one_bit:
+        return recipe({name, "strategy.freeze=7"});
+      default:
+        return recipe({name});
+    }
   }
 
   Result run_of(const Recipe& recipe, const RunOptions& options = {}) const {
@@ -215,6 +221,69 @@ TEST_F(Run, StoppedAndResumedEndsOnTheSameWeightsUnderEveryStrategy) {
     EXPECT_EQ(resumed.wire_bytes, whole.wire_bytes) << name;
     EXPECT_EQ(resumed.steps, whole.steps) << name;
   }
+}
+
+TEST_F(Run, InBf16ARunLearnsTheSameAndResumesBitForBit) {
+  Recipe r = recipe({"strategy.name=one_bit_lamb", "strategy.freeze=12", "train.steps=24", "train.save_every=15"});
+  const Result whole = run_of(r);
+  r.train.dtype = "bfloat16";
+  const Result rounded = run_of(r, {.dir = home_ / "whole"});
+  EXPECT_NE(rounded.weights_hash, whole.weights_hash);
+  EXPECT_NEAR(rounded.val_loss, whole.val_loss, 0.02);
+  fs::create_directories(home_ / "half/checkpoints");
+  fs::copy(home_ / "whole/recipe.toml", home_ / "half/recipe.toml");
+  fs::copy(home_ / "whole/checkpoints/step-15", home_ / "half/checkpoints/step-15", fs::copy_options::recursive);
+  EXPECT_EQ(run_of(r, {.dir = home_ / "half", .resume = true}).weights_hash, rounded.weights_hash);
+}
+
+TEST_F(Run, MuonTrainsUnderEveryKindOfStrategyAndSaysWhatItCosts) {
+  for (const char* name : {"all_reduce", "co2", "drip"}) {
+    Recipe r = recipe_for(name);
+    const double before = run_of(r).val_loss;
+    r.optim.name = "muon";
+    r.optim.lr = 0.02;
+    const Result result = run_of(r);
+    EXPECT_LT(result.val_loss, before) << name;
+    EXPECT_GT(result.update_s, 0) << name;
+    EXPECT_LT(result.update_s, result.compute_s) << name;
+  }
+}
+
+TEST_F(Run, ADelayOfAutoBecomesANumberThatTheRunsRecipeSays) {
+  const auto asked = recipe({"strategy.name=drip", "strategy.delay=auto", "link.replicas=100mbit/5ms"});
+  Watch watch;
+  const Result first = run(asked, {.dir = home_ / "run"}, watch);
+  ASSERT_FALSE(watch.start.notes.empty());
+  const Recipe stored = make_recipe(read_recipe(home_ / "run/recipe.toml"));
+  const int64_t delay = stored.strategy.slices.delay.steps;
+  EXPECT_FALSE(stored.strategy.slices.delay.automatic);
+  EXPECT_GE(delay, 1);
+  EXPECT_LE(delay, 8);
+  EXPECT_TRUE(watch.start.notes[0].starts_with(fmt::format("delay {}: ", delay))) << watch.start.notes[0];
+  EXPECT_EQ(run_of(stored).weights_hash, first.weights_hash) << "the number says all";
+  EXPECT_EQ(run_of(asked, {.dir = home_ / "run", .resume = true}).weights_hash, first.weights_hash)
+      << "a run that is gone on with keeps its number";
+}
+
+TEST_F(Run, LateAveragesAreJudgedAtEvaluations) {
+  auto errors = [&](const char* name, const char* key) {
+    Watch watch;
+    run(recipe({std::string("strategy.name=") + name, key, "train.eval_every=4", "train.steps=16"}), {}, watch);
+    std::vector<std::optional<double>> list;
+    for (const auto& evaluation : watch.evaluations) list.push_back(evaluation.prediction_error);
+    return list;
+  };
+  const auto loscar = errors("loscar", "strategy.delay=3"), sparta = errors("async_sparta", "strategy.delay=3");
+  const auto cocod = errors("cocod", "strategy.period=4"), waiting = errors("local_sgd", "strategy.period=4");
+  ASSERT_EQ(loscar.size(), 5);  // and one after finish()
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_NEAR(loscar[i].value(), 0, 1e-3);
+    EXPECT_NEAR(sparta[i].value(), 1, 1e-3);
+    EXPECT_FALSE(waiting[i]);
+  }
+  EXPECT_NEAR(cocod[3].value(), 0, 1e-3);
+  EXPECT_FALSE(cocod[0]);
+  EXPECT_FALSE(loscar[4]);
 }
 
 TEST_F(Run, AWishToStopThatComesWithTheLastStepIsTooLate) {

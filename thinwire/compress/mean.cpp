@@ -58,8 +58,9 @@ struct Mean::Flight final : comm::Completion {
   at::Tensor x;
   Errors* errors = nullptr;
   Filled filled;
+  Where where;
   Buffers buffers;
-  comm::WorkPtr scattered;
+  comm::WorkPtr scattered, gathered;
 
   void finish(std::exception_ptr why) {
     x.reset();  // the caller's memory is freed by the caller
@@ -72,7 +73,8 @@ Mean::Mean(comm::GroupPtr group, CodecPtr codec, Where where)
       answers_(group_->split(0, group_->rank())),
       codec_(std::move(codec)),
       where_(std::move(where)) {
-  lane_.add([threads = at::get_num_threads()] { at::set_num_threads(threads); });
+  for (comm::Lane* lane : {&serving_, &collecting_})
+    lane->add([threads = at::get_num_threads()] { at::set_num_threads(threads); });
 }
 
 Mean::~Mean() = default;
@@ -88,11 +90,18 @@ Errors Mean::errors(int64_t n) const {
   return {.worker = {codec_, n}, .server = {codec_, range(n, chunk(n), group_->rank()).size}};
 }
 
+void Mean::fold(Errors& errors) const {
+  const int64_t n = errors.worker.error.numel();
+  const Range own = range(n, chunk(n), group_->rank());
+  errors.worker.error.narrow(0, own.begin, own.size).add_(errors.server.error, group_->size());
+  errors.server.reset();
+}
+
 // A codec says about where; the numbers say exactly.
-void Mean::refuse(const float* values, int64_t from, int64_t n) const {
+void Mean::refuse(const Where& where, const float* values, int64_t from, int64_t n) const {
   int64_t at = from;
   while (at < n - 1 && std::isfinite(values[at])) ++at;
-  TORCH_CHECK(false, "[compress.", codec_->name(), "] ", where_ ? where_(at) : fmt::format("element {}", at), " is ",
+  TORCH_CHECK(false, "[compress.", codec_->name(), "] ", where ? where(at) : fmt::format("element {}", at), " is ",
               values[at], ": a number that is not finite cannot be sent");
 }
 
@@ -115,7 +124,7 @@ Mean::Buffers Mean::take_buffers(int64_t n) {
           .mean = at::empty({range(n, chunk(n), group_->rank()).size}, at::kFloat)};
 }
 
-comm::WorkPtr Mean::start(at::Tensor x, Errors& errors, Filled filled) {
+comm::WorkPtr Mean::start(at::Tensor x, Errors& errors, Filled filled, Where where) {
   TORCH_CHECK(x.is_contiguous() && x.scalar_type() == at::kFloat && x.device().is_cpu(),
               "[compress.mean] wanted contiguous fp32 numbers on the CPU, got ", x.scalar_type());
   auto flight = std::make_shared<Flight>();
@@ -127,24 +136,32 @@ comm::WorkPtr Mean::start(at::Tensor x, Errors& errors, Filled filled) {
   TORCH_CHECK(errors.worker.error.numel() == n, "[compress.mean] ", n, " numbers came with the errors of ",
               errors.worker.error.numel());
   flight->buffers = take_buffers(n);
+  flight->where = where ? std::move(where) : where_;
   const float* values = x.const_data_ptr<float>();
   for (int64_t k = 0; k < m; ++k) {
     const Range r = range(n, whole, k);
     const int64_t wrong = errors.worker.encode(values + r.begin, r.begin, r.size, part(filled, r),
                                                message(flight->buffers.sent, k, stride, codec_->bytes(r.size)));
-    if (wrong >= 0) refuse(values, r.begin + wrong, n);
+    if (wrong >= 0) refuse(flight->where, values, r.begin + wrong, n);
   }
   flight->x = std::move(x);
   flight->errors = &errors;
   flight->filled = filled;
   flight->scattered = group_->all_to_all(flight->buffers.received, flight->buffers.sent);
-  lane_.add([this, flight] {
+  serving_.add([this, flight] {
     try {
       serve(*flight);
-      flight->finish(nullptr);
     } catch (...) {
-      flight->finish(std::current_exception());
+      return flight->finish(std::current_exception());
     }
+    collecting_.add([this, flight] {
+      try {
+        collect(*flight);
+        flight->finish(nullptr);
+      } catch (...) {
+        flight->finish(std::current_exception());
+      }
+    });
   });
   return flight;
 }
@@ -161,8 +178,14 @@ void Mean::serve(Flight& flight) {
   b.mean.div_(static_cast<double>(m));
   const int64_t wrong = flight.errors->server.encode(mean, 0, own.size, own_filled,
                                                      message(b.answer, 0, stride, codec_->bytes(own.size)));
-  if (wrong >= 0) refuse(mean - own.begin, own.begin + wrong, own.begin + own.size);
-  answers_->all_gather(b.answers, b.answer)->wait();
+  if (wrong >= 0) refuse(flight.where, mean - own.begin, own.begin + wrong, own.begin + own.size);
+  flight.gathered = answers_->all_gather(b.answers, b.answer);
+}
+
+void Mean::collect(Flight& flight) {
+  Buffers& b = flight.buffers;
+  const int64_t m = group_->size(), whole = chunk(b.n), stride = codec_->bytes(whole);
+  flight.gathered->wait();
   float* x = flight.x.mutable_data_ptr<float>();
   for (int64_t k = 0; k < m; ++k) {
     const Range r = range(b.n, whole, k);

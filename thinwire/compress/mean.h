@@ -41,8 +41,13 @@ class Mean {
 
   // x = the mean of all x, as far as it gets through. Collective: all ranks, same order, same n. The encoding is done
   // when it returns; the rest goes on in the background: x and errors.server must not be touched until wait().
-  // Throws c10::Error that names the place if a number is not finite. `filled` (Codec) must outlive the work.
-  comm::WorkPtr start(at::Tensor x, Errors& errors, Filled filled = {});
+  // Throws c10::Error that names the place if a number is not finite (`where` for this vector, or the one of all).
+  // `filled` (Codec) must outlive the work.
+  comm::WorkPtr start(at::Tensor x, Errors& errors, Filled filled = {}, Where where = {});
+
+  // Moves what this rank lost as a server to what it lost as a worker, M times as much: the sum of what all ranks owe
+  // stays, and the errors can be given to other vectors.
+  void fold(Errors& errors) const;
 
   // Bytes a rank sends for a vector of n numbers. A pure function of n, the codec and the number of ranks.
   int64_t bytes(int64_t n) const;
@@ -53,8 +58,9 @@ class Mean {
 
   int64_t chunk(int64_t n) const;  // elements of a whole chunk
   Buffers take_buffers(int64_t n);
-  void serve(Flight& flight);
-  [[noreturn]] void refuse(const float* values, int64_t from, int64_t n) const;
+  void serve(Flight& flight);    // as the server of the own chunk; sends the answer off
+  void collect(Flight& flight);  // everybody's answers
+  [[noreturn]] void refuse(const Where& where, const float* values, int64_t from, int64_t n) const;
 
   const comm::GroupPtr group_;
   const comm::GroupPtr answers_;  // the same ranks: what the lane sends must not mix with what the caller sends
@@ -62,7 +68,9 @@ class Mean {
   const Where where_;
   std::mutex mutex_;
   std::vector<Buffers> free_;
-  comm::Lane lane_;  // last, so it ends first
+  // Two, so that one vector's answers may be under way while the next one is served. Last, so that they end first: what
+  // is served is collected afterwards.
+  comm::Lane collecting_, serving_;
 };
 
 }  // namespace thinwire::compress

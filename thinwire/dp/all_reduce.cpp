@@ -15,7 +15,7 @@ void AllReduce::step(const optim::Update& update) {
               "[dp.all_reduce] step() must be given the gradient the strategy was made with");
   for (auto& work : gradient_.take()) wait(*work);
   norms_ = gradient_.norms();
-  if (!update.skip) rule_->apply(update);
+  Strategy::update(*rule_, update);
 }
 
 State AllReduce::state() {

@@ -9,13 +9,13 @@
 namespace thinwire::dp {
 namespace {
 
-struct Named {
+struct NamedPeriodic {
   std::string name;
   PeriodicOptions options;
 };
 
-const std::vector<Named>& periodic_names() {
-  static const std::vector<Named> names = {
+const std::vector<NamedPeriodic>& periodic_names() {
+  static const std::vector<NamedPeriodic> names = {
       {"local_sgd", {.delay = 0, .outer = "average"}},
       {"slowmo", {.delay = 0, .outer = "heavy_ball", .momentum = 0.5}},
       {"diloco", {.delay = 0, .outer = "nesterov", .outer_lr = 0.7, .momentum = 0.9, .lr_normalised = false}},
@@ -33,6 +33,27 @@ const std::vector<Named>& periodic_names() {
   return names;
 }
 
+struct NamedSlices {
+  std::string name;
+  SlicesOptions options;
+};
+
+const std::vector<NamedSlices>& slices_names() {
+  static const std::vector<NamedSlices> names = {
+      {"sparta", {.slices = 20, .delay = 0, .merge = "overwrite"}},
+      {"async_sparta", {.slices = 20, .delay = 10, .merge = "overwrite"}},
+      {"asyncmesh", {.slices = 20, .delay = 10, .merge = "ema", .redraw = true}},
+      {"loscar", {.slices = 20, .delay = 10, .merge = "delta"}},
+      {"drip", {.slices = 8, .delay = 1, .merge = "anchor", .codec = {"one_bit"}}},
+  };
+  return names;
+}
+
+template <class Names>
+auto find(const Names& names, const std::string& name) {
+  return std::ranges::find_if(names, [&](const auto& named) { return named.name == name; });
+}
+
 const std::vector<std::string> kOneBit = {"one_bit_adam", "one_bit_lamb", "zero_one_adam"};
 
 }  // namespace
@@ -40,6 +61,7 @@ const std::vector<std::string> kOneBit = {"one_bit_adam", "one_bit_lamb", "zero_
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names = {"all_reduce"};
   for (const auto& named : periodic_names()) names.push_back(named.name);
+  for (const auto& named : slices_names()) names.push_back(named.name);
   names.insert(names.end(), kOneBit.begin(), kOneBit.end());
   return names;
 }
@@ -47,21 +69,21 @@ std::vector<std::string> strategy_names() {
 Family family_of(const std::string& name) {
   if (name == "all_reduce") return Family::all_reduce;
   if (std::ranges::find(kOneBit, name) != kOneBit.end()) return Family::one_bit;
-  if (std::ranges::any_of(periodic_names(), [&](const Named& named) { return named.name == name; }))
-    return Family::periodic;
+  if (find(periodic_names(), name) != periodic_names().end()) return Family::periodic;
+  if (find(slices_names(), name) != slices_names().end()) return Family::slices;
   throw BadInput("there is no strategy '{}'", name);
 }
 
 StrategyOptions preset(const std::string& name) {
   StrategyOptions options;
   options.name = name;
-  if (family_of(name) == Family::periodic)
-    options.periodic = std::ranges::find(periodic_names(), name, &Named::name)->options;
+  if (family_of(name) == Family::periodic) options.periodic = find(periodic_names(), name)->options;
+  if (family_of(name) == Family::slices) options.slices = find(slices_names(), name)->options;
   return options;
 }
 
 StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, Ranks ranks,
-                          const optim::OptimOptions& optim) {
+                          const optim::OptimOptions& optim, int64_t planned_steps) {
   const auto& layout = weights.layout();
   auto rule = [&] { return optim::make_rule(optim, layout, ranks.sum_over_shards); };
   if (o.name == "one_bit_adam") return std::make_unique<OneBitAdam>(weights, std::move(ranks), o.one_bit, optim);
@@ -70,6 +92,8 @@ StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, 
     return std::make_unique<ZeroOneAdam>(weights, std::move(ranks), o.one_bit, o.zero_one, optim);
   if (o.name == "all_reduce")
     return std::make_unique<AllReduce>(layout, ranks, rule(), o.all_reduce, weights.x, weights.grad);
+  if (family_of(o.name) == Family::slices)
+    return std::make_unique<Slices>(layout, ranks, rule(), o.slices, weights.x, planned_steps);
   return std::make_unique<Periodic>(layout, ranks, rule(), o.periodic, weights.x);
 }
 

@@ -7,6 +7,7 @@
 #include "thinwire/base/options.h"
 #include "thinwire/dp/all_reduce.h"
 #include "thinwire/dp/periodic.h"
+#include "thinwire/dp/slices.h"
 #include "thinwire/dp/zero_one_adam.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
@@ -17,12 +18,13 @@ struct StrategyOptions {
   std::string name = "all_reduce";
   AllReduceOptions all_reduce;
   PeriodicOptions periodic;  // local_sgd to co2
+  SlicesOptions slices;      // sparta to drip
   OneBitOptions one_bit;     // one_bit_adam, one_bit_lamb, zero_one_adam
   ZeroOneOptions zero_one;   // zero_one_adam
 };
 
 // Which class a name belongs to, and so which options it has. BadInput if there is no such strategy.
-enum class Family { all_reduce, periodic, one_bit };
+enum class Family { all_reduce, periodic, slices, one_bit };
 Family family_of(const std::string& name);
 
 // In the order of the catalog, all_reduce first.
@@ -41,14 +43,17 @@ void fields(F&& f, StrategyOptions& o) {
       return fields(f, o.all_reduce);
     case Family::periodic:
       return fields(f, o.periodic);
+    case Family::slices:
+      return fields(f, o.slices);
     case Family::one_bit:
       fields(f, o.one_bit);
       if (o.name == "zero_one_adam") fields(f, o.zero_one);
   }
 }
 
-// Collective over ranks.sync: broadcasts replica 0's weights into weights.x.
+// Collective over ranks.sync: broadcasts replica 0's weights into weights.x. `planned_steps`: how many there will be,
+// 0 if nobody knows.
 StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks,
-                          const optim::OptimOptions& optim);
+                          const optim::OptimOptions& optim, int64_t planned_steps = 0);
 
 }  // namespace thinwire::dp

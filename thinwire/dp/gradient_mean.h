@@ -45,8 +45,8 @@ class GradientMean {
   const at::Tensor grad_;
   const std::vector<int32_t> filled_;  // of the flat gradient's blocks
   const std::vector<Bucket> buckets_;
-  const std::unique_ptr<compress::Mean> mean_;  // null without a codec
   std::vector<compress::Errors> errors_;        // by bucket, with a codec
+  const std::unique_ptr<compress::Mean> mean_;  // null without a codec; after what it works on, so that it ends first
   std::vector<int> bucket_of_piece_;
 
   std::mutex mutex_;

@@ -87,8 +87,8 @@ class OneBit : public Strategy {
   const at::Tensor grad_;
   const std::vector<int32_t> filled_;
   GradientMean gradient_;
-  std::unique_ptr<compress::Mean> mean_;
   compress::Errors errors_;
+  std::unique_ptr<compress::Mean> mean_;         // after what it works on, so that it ends first
   std::unique_ptr<compress::RmsMean> rms_mean_;  // deepspeed mode, instead of mean_
   FreezeWatch watch_;
   int64_t steps_ = 0, frozen_at_ = 0;

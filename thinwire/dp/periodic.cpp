@@ -61,7 +61,7 @@ comm::WorkPtr Periodic::launch() {
 }
 
 void Periodic::step(const optim::Update& u) {
-  if (!u.skip) rule_->apply(u);
+  update(*rule_, u);
   gamma_.assign(u.lr.begin(), u.lr.end());
   if (++inner_ == options_.period) close_round(u.next);
 }
@@ -73,8 +73,11 @@ void Periodic::close_round(at::Tensor x) {
   const bool sync = options_.delay == 1 && rounds_ <= options_.sync_rounds;
   if (options_.delay == 1 && !sync) {
     const bool available = in_flight_;
+    const at::Tensor now = was_watched() ? x.clone() : at::Tensor();
     land();
     move(x, available, /*turn=*/true, false);
+    if (watched() && available && then_.defined()) judge({then_, now.clone(), x.clone()}, ranks_);
+    then_ = now;
     work_ = launch();
     in_flight_ = true;
   } else if (average_ && !mean_) {
@@ -131,6 +134,10 @@ void Periodic::move(at::Tensor x, bool apply, bool turn, bool sync) {
   largest_move_ = std::max(largest_move_, last_move_);
 }
 
+void Periodic::drain() {
+  if (work_) work_->wait();
+}
+
 void Periodic::finish(at::Tensor x) {
   if (inner_ > 0) close_round(x);
   if (!in_flight_) return;
@@ -146,7 +153,7 @@ State Periodic::state() {
   put(state, "inner", inner_, Scope::all_equal);
   put(state, "rounds", rounds_, Scope::all_equal);
   if (alone_) return state;
-  if (work_) work_->wait();  // the average, not yet used; it need not be sent again
+  drain();  // the average is kept, not yet used: it need not be sent again
   state["z"] = {z_, Scope::all_equal};
   if (in_flight_) state["flight"] = {flight_, Scope::all_equal};
   if (v_.defined()) state["v"] = {v_, Scope::all_equal};
@@ -167,7 +174,9 @@ void Periodic::load(const State& state) {
   inner_ = get_int(state, "inner");
   rounds_ = get_int(state, "rounds");
   if (alone_) return;
+  drain();
   work_ = nullptr;
+  then_ = at::Tensor();
   get(state, "z", z_);
   if (v_.defined()) get(state, "v", v_);
   if (start_.defined()) get(state, "start", start_);

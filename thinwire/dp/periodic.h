@@ -88,6 +88,7 @@ class Periodic final : public Strategy {
   Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const PeriodicOptions& options, at::Tensor x);
 
   void step(const optim::Update& update) override;
+  void drain() override;
   void finish(at::Tensor x) override;
   at::Tensor consensus(at::Tensor x) override;
   State state() override;
@@ -109,10 +110,11 @@ class Periodic final : public Strategy {
   const bool alone_;   // one replica that would average with itself: nothing to do
 
   const std::vector<int32_t> filled_;
-  std::unique_ptr<compress::Mean> mean_;  // with a codec
-  compress::Errors errors_;
+  compress::Errors errors_;               // with a codec
+  std::unique_ptr<compress::Mean> mean_;  // with a codec; after what it works on, so that it ends first
 
   at::Tensor z_, v_, flight_, start_;       // v_ and start_ only where the rule needs them
+  at::Tensor then_;                         // x when what is in flight left, where landings are judged
   comm::WorkPtr work_;                      // under way
   bool in_flight_ = false;                  // flight_ holds, or will hold, an average that was not used yet
   int64_t inner_ = 0, rounds_ = 0;          // steps of this round, rounds closed

@@ -10,4 +10,23 @@ void Strategy::wait(comm::Work& work) {
   if (trace_) trace_->add(Doing::wait, begin, end);
 }
 
+void Strategy::update(optim::Rule& rule, const optim::Update& with) {
+  if (with.skip) return;
+  const auto begin = Clock::now();
+  rule.apply(with);
+  update_s_ += seconds_since(begin);
+}
+
+void Strategy::judge(Landing landing, const Ranks& ranks) {
+  landing_ = std::move(landing);
+  judges_ = ranks;
+}
+
+std::optional<double> Strategy::prediction_error() {
+  if (!landing_) return {};
+  const double error = landing_->error(aside(judges_), judges_.sum_over_shards);
+  landing_.reset();
+  return error;
+}
+
 }  // namespace thinwire::dp

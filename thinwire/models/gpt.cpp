@@ -41,11 +41,11 @@ class Block : public Unit {
     const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(o.layers));
     const int64_t width = o.width;
     attention_norm_ = add_ones(*this, prefix + ".attention.norm", width);
-    qkv_ = add_normal(*this, prefix + ".attention.qkv", {3 * width, width}, kInitStd, seed);
-    out_ = add_normal(*this, prefix + ".attention.out", {width, width}, residual_std, seed);
+    qkv_ = add_normal(*this, prefix + ".attention.qkv", {3 * width, width}, kInitStd, seed, 3);
+    out_ = add_normal(*this, prefix + ".attention.out", {width, width}, residual_std, seed, 1);
     mlp_norm_ = add_ones(*this, prefix + ".mlp.norm", width);
-    up_ = add_normal(*this, prefix + ".mlp.up", {4 * width, width}, kInitStd, seed);
-    down_ = add_normal(*this, prefix + ".mlp.down", {width, 4 * width}, residual_std, seed);
+    up_ = add_normal(*this, prefix + ".mlp.up", {4 * width, width}, kInitStd, seed, 1);
+    down_ = add_normal(*this, prefix + ".mlp.down", {width, 4 * width}, residual_std, seed, 1);
   }
 
   at::Tensor forward(const at::Tensor& x_BTW) override {

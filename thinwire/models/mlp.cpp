@@ -38,7 +38,7 @@ class Layer : public Unit {
     const std::string prefix = "layers." + std::to_string(index);
     const int64_t inputs = first_ ? kWindow * width : width;
     norm_ = add_ones(*this, prefix + ".norm", inputs);
-    linear_ = add_normal(*this, prefix + ".linear", {width, inputs}, kInitStd, seed);
+    linear_ = add_normal(*this, prefix + ".linear", {width, inputs}, kInitStd, seed, 1);
   }
 
   at::Tensor forward(const at::Tensor& x_BTW) override {

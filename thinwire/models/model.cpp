@@ -29,7 +29,7 @@ at::Tensor Model::forward(const at::Tensor& tokens_BT) {
 }
 
 at::Tensor Model::loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT) {
-  return at::cross_entropy_loss(forward(tokens_BT).flatten(0, 1), targets_BT.flatten());
+  return at::cross_entropy_loss(forward(tokens_BT).flatten(0, 1).to(at::kFloat), targets_BT.flatten());
 }
 
 int64_t Model::numel() const {

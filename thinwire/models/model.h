@@ -17,8 +17,9 @@
 namespace thinwire::models {
 
 struct Parameter {
-  std::string name;   // unique in the model: "blocks.3.attention.qkv"
-  at::Tensor tensor;  // fp32, requires_grad, a leaf
+  std::string name;      // unique in the model: "blocks.3.attention.qkv"
+  at::Tensor tensor;     // fp32, requires_grad, a leaf
+  int64_t matrices = 0;  // weight matrices between embedding and head that it holds, stacked by rows: 3 for q, k, v
 };
 
 class Unit {
@@ -33,7 +34,7 @@ class Model {
   std::vector<std::unique_ptr<Unit>> units;
 
   at::Tensor forward(const at::Tensor& tokens_BT);                             // logits_BTV
-  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // mean cross entropy, nats a token
+  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // mean cross entropy, nats a token, fp32
   int64_t numel() const;                                                       // parameters in all
 };
 

@@ -8,17 +8,18 @@
 namespace thinwire::models {
 namespace {
 
-at::Tensor add(Unit& unit, std::string name, at::Tensor tensor) {
+at::Tensor add(Unit& unit, std::string name, at::Tensor tensor, int64_t matrices = 0) {
   tensor.set_requires_grad(true);
-  unit.parameters.push_back({std::move(name), tensor});
+  unit.parameters.push_back({std::move(name), tensor, matrices});
   return tensor;
 }
 
 }  // namespace
 
-at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, uint64_t seed) {
+at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, uint64_t seed,
+                      int64_t matrices) {
   at::Tensor tensor = at::empty(shape, at::kFloat).normal_(0, std, generator(seed, name));
-  return add(unit, std::move(name), std::move(tensor));
+  return add(unit, std::move(name), std::move(tensor), matrices);
 }
 
 at::Tensor add_ones(Unit& unit, std::string name, int64_t size) {

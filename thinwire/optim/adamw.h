@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "thinwire/kernels/adamw.h"
 #include "thinwire/optim/layout.h"
 #include "thinwire/optim/rule.h"
 
@@ -14,6 +15,9 @@ struct AdamwOptions {
   double weight_decay = 0.1;                  // of matrices, times lr
   bool bias_correction = true;
 };
+
+// What update t is for the numbers of a group.
+kernels::AdamwStep adamw_step(const AdamwOptions& options, int64_t t, double lr, int group);
 
 class Adamw final : public Rule {
  public:

@@ -7,6 +7,7 @@
 #include "thinwire/optim/clip.h"
 #include "thinwire/optim/lamb.h"
 #include "thinwire/optim/lars.h"
+#include "thinwire/optim/muon.h"
 #include "thinwire/optim/sgd.h"
 
 namespace thinwire::optim {
@@ -22,6 +23,11 @@ RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum
     rule = std::make_unique<Lamb>(layout, LambOptions{o.betas, o.eps, o.weight_decay, o.bias_correction, o.trust});
   else if (o.name == "lars")
     rule = std::make_unique<Lars>(layout, LarsOptions{o.momentum, o.weight_decay, o.eta});
+  else if (o.name == "muon")
+    rule = std::make_unique<Muon>(layout, MuonOptions{.momentum = o.momentum,
+                                                      .weight_decay = o.weight_decay,
+                                                      .ns_dtype = o.ns_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
+                                                      .adamw = {o.betas, o.eps, o.weight_decay, o.bias_correction}});
   else
     rule = std::make_unique<Adamw>(layout, AdamwOptions{o.betas, o.eps, o.weight_decay, o.bias_correction});
   if (std::isinf(o.clip)) return rule;

@@ -18,6 +18,7 @@ struct OptimOptions {
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double momentum = 0.9;
+  std::string ns_dtype = "float32";
   std::array<double, 2> trust = {0.01, 10};
   double eta = 0.001;
   double weight_decay = 0.1;
@@ -30,11 +31,15 @@ struct OptimOptions {
 
 template <class F>
 void fields(F&& f, OptimOptions& o) {
-  f("name", o.name, one_of({"sgd", "adamw", "lamb", "lars"}), "the update rule inside each replica");
+  const std::string before = o.name;
+  f("name", o.name, one_of({"sgd", "adamw", "lamb", "lars", "muon"}), "the update rule inside each replica");
+  if (o.name == "muon" && o.name != before) o.momentum = 0.95, o.betas = {0.9, 0.99};
   f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
-  f("betas", o.betas, at_least_below(0, 1), "decay of the first and second moment (adamw, lamb)");
+  f("betas", o.betas, at_least_below(0, 1),
+    "decay of the first and second moment (adamw, lamb; muon: of what is no matrix)");
   f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw, lamb)");
-  f("momentum", o.momentum, at_least_below(0, 1), "heavy-ball momentum (sgd, lars)");
+  f("momentum", o.momentum, at_least_below(0, 1), "of the gradient (sgd, lars, muon)");
+  f("ns_dtype", o.ns_dtype, one_of({"float32", "bfloat16"}), "type in which momentum is orthogonalised (muon)");
   f("trust", o.trust, between(0, 1e3), "least and most step of a tensor relative to its norm (lamb)");
   f("eta", o.eta, above_up_to(0, 1e3), "step of a tensor relative to its norm over its gradient's (lars)");
   f("weight_decay", o.weight_decay, between(0, 1e3), "of matrices; norms and biases do not decay");

@@ -10,34 +10,72 @@
 
 namespace thinwire::optim {
 
-Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, std::vector<std::string> names)
+Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels, at::ScalarType compute)
     : layout_(make_layout(units)) {
   for (const auto& unit : units) parameters_.insert(parameters_.end(), unit.begin(), unit.end());
+  for (size_t n : {labels.names.size(), labels.matrices.size()})
+    TORCH_CHECK(n == 0 || n == parameters_.size(), "[optim.flat] there are ", parameters_.size(), " parameters and ", n,
+                " labels");
+  layout_.names = std::move(labels.names);
   x = at::zeros({layout_.numel}, at::kFloat);
   grad = at::zeros({layout_.numel}, at::kFloat);
+  if (compute != at::kFloat) {
+    low_ = at::zeros({layout_.numel}, compute);
+    low_grad_ = at::zeros({layout_.numel}, compute);
+  }
   std::set<const at::TensorImpl*> seen;
   for (const Piece& piece : layout_.pieces) {
-    at::Tensor& parameter = parameters_[piece.tensor];
+    const at::Tensor& parameter = parameters_[piece.tensor];
     TORCH_CHECK(seen.insert(parameter.unsafeGetTensorImpl()).second, "[optim.flat] parameter ", piece.tensor,
                 " is listed twice: a shared weight belongs to one unit");
     TORCH_CHECK(parameter.scalar_type() == at::kFloat, "[optim.flat] parameters are fp32, got ",
                 parameter.scalar_type());
     x.narrow(0, piece.at, piece.numel).copy_(parameter.detach().reshape(-1));
-    parameter.mutable_grad() = grad.narrow(0, piece.at, piece.numel).view(parameter.sizes());
+    const int64_t stacked = labels.matrices.empty() ? 0 : labels.matrices[piece.tensor];
+    if (stacked == 0) continue;
+    TORCH_CHECK(parameter.dim() == 2 && parameter.size(0) % stacked == 0, "[optim.flat] parameter ", piece.tensor,
+                " cannot be ", stacked, " matrices: it is ", parameter.sizes());
+    const int64_t rows = parameter.size(0) / stacked, columns = parameter.size(1);
+    for (int64_t i = 0; i < stacked; ++i) layout_.matrices.push_back({piece.at + i * rows * columns, rows, columns});
   }
-  layout_.names = std::move(names);
-  TORCH_CHECK(layout_.names.empty() || layout_.names.size() == parameters_.size(), "[optim.flat] there are ",
-              parameters_.size(), " parameters and ", layout_.names.size(), " names");
-  bind(x);
+  view_as(low_.defined() ? low_ : x);
+  for (const Piece& piece : layout_.pieces) {
+    at::Tensor& parameter = parameters_[piece.tensor];
+    parameter.mutable_grad() =
+        (low_.defined() ? low_grad_ : grad).narrow(0, piece.at, piece.numel).view(parameter.sizes());
+  }
+  refresh();
+}
+
+void Flat::view_as(const at::Tensor& weights) {
+  for (const Piece& piece : layout_.pieces) {
+    at::Tensor& parameter = parameters_[piece.tensor];
+    parameter.set_data(weights.narrow(0, piece.at, piece.numel).view(parameter.sizes()));
+  }
 }
 
 void Flat::bind(const at::Tensor& weights) {
   TORCH_CHECK(weights.numel() == layout_.numel, "[optim.flat] wanted ", layout_.numel, " weights, got ",
               weights.numel());
-  for (const Piece& piece : layout_.pieces) {
-    at::Tensor& parameter = parameters_[piece.tensor];
-    parameter.set_data(weights.narrow(0, piece.at, piece.numel).view(parameter.sizes()));
-  }
+  if (low_.defined())
+    low_.copy_(weights);
+  else
+    view_as(weights);
+}
+
+void Flat::refresh() {
+  if (low_.defined()) low_.copy_(x);
+}
+
+void Flat::zero_grad() {
+  grad.zero_();
+  if (low_.defined()) low_grad_.zero_();
+}
+
+void Flat::grad_ready(int piece) {
+  if (!low_.defined()) return;
+  const auto& [at, numel, tensor, group] = layout_.pieces[piece];
+  grad.narrow(0, at, numel).copy_(low_grad_.narrow(0, at, numel));
 }
 
 std::string weights_hash(const Layout& layout, const at::Tensor& x) {

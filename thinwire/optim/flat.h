@@ -1,6 +1,10 @@
 // Makes the parameters of a model views of one flat fp32 vector, and their gradients views of another.
 //
 // Autograd does not notice writes to the flat vector between a forward and its backward: only a step may write it.
+//
+// A model may compute in another type (bf16). Its parameters and their gradients are then views of two flat vectors of
+// that type; `x` and `grad` stay fp32, so that updates smaller than a bf16 can say are not lost. refresh() and
+// grad_ready() carry numbers between the two; where the model computes in fp32 they do nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,22 +16,37 @@
 
 namespace thinwire::optim {
 
+// What is known of the parameters beside their numbers; either list may be empty.
+struct Labels {
+  std::vector<std::string> names = {};  // for messages
+  std::vector<int64_t> matrices = {};   // hidden layers' weight matrices in each, stacked by rows: 1, or 3 for q, k, v
+};
+
 class Flat {
  public:
-  // Parameters by unit, in registration order, each once. Their values move into `x`.
-  // `names` of the parameters are for messages.
-  explicit Flat(const std::vector<std::vector<at::Tensor>>& units, std::vector<std::string> names = {});
+  // Parameters by unit, in registration order, each once, fp32. Their values move into `x`.
+  explicit Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels = {},
+                at::ScalarType compute = at::kFloat);
 
-  // From now on the parameters are views of `weights`, which has x's length: another version, for a while.
+  // From now on the model computes with `weights`, which has x's length: another version, for a while.
   void bind(const at::Tensor& weights);
+  // The model computes with what a step wrote into x.
+  void refresh();
+
+  void zero_grad();
+  // The gradient of this piece of the layout is complete: `grad` has it, too.
+  void grad_ready(int piece);
 
   const Layout& layout() const { return layout_; }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   at::Tensor x, grad;
 
  private:
+  void view_as(const at::Tensor& weights);
+
   Layout layout_;
   std::vector<at::Tensor> parameters_;
+  at::Tensor low_, low_grad_;  // what the model computes with, where that is not fp32
 };
 
 // XXH3 of the parameters in flat weights, in registration order, padding left out; 16 hexadecimal digits.

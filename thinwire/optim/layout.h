@@ -25,11 +25,17 @@ struct Piece {
 enum Group : int { kDecayed = 0, kUndecayed = 1 };
 inline constexpr int kGroups = 2;
 
+// A weight matrix of a hidden layer: rows x columns numbers in a row. What is one parameter may be several of them.
+struct Matrix {
+  int64_t at, rows, columns;
+};
+
 struct Layout {
   int64_t first_block = 0;  // of what this rank holds
   int64_t numel = 0;        // a whole number of blocks
-  std::vector<Piece> pieces;
-  std::vector<std::string> names;  // of the parameters, for messages; may be empty
+  std::vector<Piece> pieces = {};
+  std::vector<std::string> names = {};  // of the parameters, for messages; may be empty
+  std::vector<Matrix> matrices = {};    // those that rules for matrices (muon) may treat as such
 };
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);

@@ -23,6 +23,7 @@ Json to_json(const Progress& p) {
 Json to_json(const Evaluation& e) {
   Json json = {
       {"event", "eval"}, {"step", e.step}, {"val_loss", e.val_loss}, {"consensus_distance", e.consensus_distance}};
+  if (e.prediction_error) json["prediction_error"] = *e.prediction_error;
   if (e.final) json["final"] = true;
   return json;
 }
@@ -35,6 +36,7 @@ Json to_json(const Result& r, const std::string& event) {
                {"val_loss", r.val_loss},
                {"seconds", r.seconds},
                {"compute_s", r.compute_s},
+               {"update_s", r.update_s},
                {"exposed_s", r.exposed_s},
                {"utilisation", r.utilisation},
                {"tokens_per_s", r.tokens_per_s},

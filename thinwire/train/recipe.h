@@ -71,7 +71,8 @@ void fields(F&& f, TrainOptions& o) {
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
   f("device", o.device, one_of({"cpu"}), "where it computes");
-  f("dtype", o.dtype, one_of({"float32"}), "of the computation");
+  f("dtype", o.dtype, one_of({"float32", "bfloat16"}),
+    "of forward and backward; weights and all other state stay float32");
 }
 
 struct Recipe {

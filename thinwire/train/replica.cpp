@@ -33,11 +33,14 @@ std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& mod
   return units;
 }
 
-std::vector<std::string> parameter_names(const models::Model& model) {
-  std::vector<std::string> names;
+optim::Labels labels_of(const models::Model& model) {
+  optim::Labels labels;
   for (const auto& unit : model.units)
-    for (const auto& parameter : unit->parameters) names.push_back(parameter.name);
-  return names;
+    for (const auto& parameter : unit->parameters) {
+      labels.names.push_back(parameter.name);
+      labels.matrices.push_back(parameter.matrices);
+    }
+  return labels;
 }
 
 }  // namespace
@@ -49,22 +52,27 @@ Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, c
       bare_(std::move(bare)),
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
-      weights_(std::make_unique<optim::Flat>(parameters_by_unit(*model_), parameter_names(*model_))) {
-  strategy_ = dp::make_strategy(recipe.strategy, *weights_, {.sync = wire_, .sum_over_shards = {}}, recipe.optim);
+      weights_(std::make_unique<optim::Flat>(parameters_by_unit(*model_), labels_of(*model_),
+                                             recipe.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat)) {
+  strategy_ = dp::make_strategy(recipe.strategy, *weights_, {.sync = wire_, .sum_over_shards = {}, .aside = bare_},
+                                recipe.optim, recipe.planned_steps());
+  weights_->refresh();  // after replica 0's weights came
   for (size_t piece = 0; piece < weights_->layout().pieces.size(); ++piece)
     on_grad_ready(weights_->parameters()[weights_->layout().pieces[piece].tensor],
-                  [strategy = strategy_.get(), piece] { strategy->grad_ready(static_cast<int>(piece)); });
-  setup_bytes_ = wire_->ledger().sent();
+                  [this, piece = static_cast<int>(piece)] {
+                    weights_->grad_ready(piece);
+                    strategy_->grad_ready(piece);
+                  });
+  setup_bytes_ = sent_before_ = wire_->ledger().sent();
 }
 
 double Replica::step(int64_t t) {
   const auto start = Clock::now();
-  const double exposed_before = strategy_->exposed_s();
-  const int64_t sent_before = wire_->ledger().sent();
+  const double exposed_before = strategy_->exposed_s(), update_before = strategy_->update_s();
 
   const auto batch =
       data::sample(*text_, recipe_.train.seed, t, wire_->rank(), recipe_.train.batch, recipe_.model.context);
-  weights_->grad.zero_();
+  weights_->zero_grad();
   const at::Tensor loss = model_->loss(batch.tokens, batch.targets);
   const double value = loss.item<double>();
   TORCH_CHECK(std::isfinite(value), "[train] the loss of replica ", wire_->rank(), " is not finite at step ", t,
@@ -72,6 +80,7 @@ double Replica::step(int64_t t) {
   loss.backward();
   const double lr[optim::kGroups] = {schedule_.at(t), schedule_.at(t)};
   strategy_->step({.x = weights_->x, .next = weights_->x, .grad = weights_->grad, .lr = lr, .t = t});
+  weights_->refresh();
 
   const auto end = Clock::now();
   if (trace_) trace_->add(Doing::step, start, end);
@@ -79,8 +88,25 @@ double Replica::step(int64_t t) {
   costs_.seconds += seconds;
   costs_.exposed_s += exposed;
   costs_.compute_s += seconds - exposed;
-  costs_.wire_bytes += wire_->ledger().sent() - sent_before;
+  costs_.update_s += strategy_->update_s() - update_before;
+  count_bytes();
   return value;
+}
+
+void Replica::count_bytes() {
+  const int64_t sent = wire_->ledger().sent();
+  costs_.wire_bytes += sent - sent_before_;
+  sent_before_ = sent;
+}
+
+void Replica::drain() {
+  strategy_->drain();
+  count_bytes();
+}
+
+void Replica::finish() {
+  strategy_->finish(weights_->x);
+  weights_->refresh();
 }
 
 void Replica::record(TracePtr trace) {
@@ -116,22 +142,26 @@ double Replica::consensus_distance() {
 }
 
 State Replica::state() {
+  drain();
   State state;
   state["x"] = {weights_->x, Scope::per_replica};
   add_prefixed(state, "strategy.", strategy_->state());
   put(state, "costs.seconds", costs_.seconds, Scope::per_replica);
   put(state, "costs.exposed_s", costs_.exposed_s, Scope::per_replica);
   put(state, "costs.compute_s", costs_.compute_s, Scope::per_replica);
+  put(state, "costs.update_s", costs_.update_s, Scope::per_replica);
   put(state, "costs.wire_bytes", costs_.wire_bytes, Scope::per_replica);
   return state;
 }
 
 void Replica::load(const State& state) {
   get(state, "x", weights_->x);
+  weights_->refresh();
   strategy_->load(with_prefix(state, "strategy."));
   costs_ = {.seconds = get_double(state, "costs.seconds"),
             .exposed_s = get_double(state, "costs.exposed_s"),
             .compute_s = get_double(state, "costs.compute_s"),
+            .update_s = get_double(state, "costs.update_s"),
             .wire_bytes = get_int(state, "costs.wire_bytes")};
 }
 

@@ -14,7 +14,8 @@ struct Costs {
   double seconds = 0;      // wall time, with what went to waiting for slower ranks between two steps
   double exposed_s = 0;    // of it, waiting for the wire
   double compute_s = 0;    // forward, backward, update
-  int64_t wire_bytes = 0;  // sent to other replicas
+  double update_s = 0;     // of it, in the update rule
+  int64_t wire_bytes = 0;  // sent to other replicas so far; what is under way counts as it leaves
 };
 
 class Replica {
@@ -30,13 +31,18 @@ class Replica {
   double evaluate();
   // mean_i ||x_i - mean x||^2 / ||mean x||^2. Collective.
   double consensus_distance();
-  // Drains the strategy. Collective.
-  void finish() { strategy_->finish(weights_->x); }
+  // Waits for what is under way, so that the costs have it; and lands it. Collective.
+  void drain();
+  void finish();
   at::Tensor consensus() { return strategy_->consensus(weights_->x); }
 
   // Weights, strategy and costs; between steps.
   State state();
   void load(const State& state);
+
+  // Before a step: whether what lands in it is to be judged. And the verdict; collective.
+  void watch(bool yes) { strategy_->watch(yes); }
+  std::optional<double> prediction_error() { return strategy_->prediction_error(); }
 
   // Of the last step, where the strategy has them.
   std::optional<dp::GradientNorms> norms() const { return strategy_->norms(); }
@@ -50,6 +56,8 @@ class Replica {
   void record(TracePtr trace);
 
  private:
+  void count_bytes();
+
   const Recipe recipe_;
   const std::shared_ptr<const data::Text> text_;
   const comm::GroupPtr wire_, bare_;
@@ -60,6 +68,7 @@ class Replica {
   at::Tensor mean_;  // of the weights; made when first needed
   Costs costs_;
   int64_t setup_bytes_ = 0;
+  int64_t sent_before_ = 0;  // of the ledger, what costs_ does not have yet begins here
   TracePtr trace_;
 };
 

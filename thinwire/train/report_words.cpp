@@ -87,7 +87,8 @@ Headline several_headline(const Runs& runs) {
   return headline;
 }
 
-// Two sentences for each name; {p} is the period.
+// A few sentences for each name; {p} is the period, {n} the number of slices,
+// {k} and {d} stretches of steps, {c} the codec.
 const std::map<std::string, std::string> kSentences = {
     {"all_reduce",
      "Every replica sends its gradients in every step, and all take the same averaged step, as if one machine had seen "
@@ -127,6 +128,22 @@ const std::map<std::string, std::string> kSentences = {
      "as long as a transfer takes no longer than a round. Because a late direction can overshoot, it counts the less "
      "the "
      "more the weights have just moved, and the momentum is clipped."},
+    {"sparta",
+     "Every {k} one of {n} slices of the weights is replaced by its average over the replicas, in turn. "
+     "Little travels at a time, but everyone waits for it."},
+    {"async_sparta",
+     "Every {k} one of {n} slices of the weights leaves, and its average replaces what is there {d} steps "
+     "later. Nobody waits, but what a replica learnt about that slice meanwhile is lost."},
+    {"asyncmesh",
+     "Every {k} one of {n} slices of the weights leaves, and {d} later its average lands; a running "
+     "mean of how far replicas usually get in that time is added, so that late averages do not pull them back."},
+    {"loscar",
+     "Every {k} one of {n} slices of the weights leaves, and {d} later its average lands beside what "
+     "the replica has learnt meanwhile. Nobody waits, and the wire is used evenly."},
+    {"drip",
+     "Every {k} one of {n} slices of the weights leaves, as the difference to what all agreed on, in few "
+     "bits per number ({c}), and lands {d} later. What the bits cannot say is added the next time that slice "
+     "leaves. Nobody waits, and the wire is used evenly."},
     {"one_bit_adam",
      "It starts like all_reduce with Adam. Once the size of the gradients has settled, Adam’s second moment is frozen, "
      "and from then on replicas exchange their momentum in one bit per number; what a bit cannot say is added to the "
@@ -186,7 +203,16 @@ std::string strategy_html(const RunRecord& run) {
   const auto it = kSentences.find(run.result.strategy);
   if (it == kSentences.end()) return "";
   std::string text = it->second;
-  for (size_t at; (at = text.find("{p}")) != std::string::npos;) text.replace(at, 3, run.key("strategy", "period"));
+  auto steps = [&](const char* key, const char* one) {
+    const std::string n = run.key("strategy", key);
+    return n == "1" ? one : n + " steps";
+  };
+  for (const auto& [mark, value] : std::map<std::string, std::string>{{"{p}", run.key("strategy", "period")},
+                                                                      {"{n}", run.key("strategy", "slices")},
+                                                                      {"{k}", steps("every", "step")},
+                                                                      {"{d}", steps("delay", "a step")},
+                                                                      {"{c}", run.key("strategy", "codec")}})
+    for (size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, 3, value);
   return escaped(text);
 }
 

@@ -17,6 +17,7 @@
 #include "thinwire/train/noise_scale.h"
 #include "thinwire/train/replica.h"
 #include "thinwire/train/safetensors.h"
+#include "thinwire/train/settle.h"
 #include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
@@ -46,9 +47,11 @@ void write_aside(const fs::path& path, const std::string& text) {
 // What one rank does from start to end.
 class Rank {
  public:
-  Rank(const Recipe& recipe, const RunOptions& options, Observer& observer, std::shared_ptr<const data::Text> text,
-       const std::shared_ptr<comm::MailGroup>& bare, const std::vector<TracePtr>& traces)
+  Rank(const Recipe& recipe, const std::vector<std::string>& notes, const RunOptions& options, Observer& observer,
+       std::shared_ptr<const data::Text> text, const std::shared_ptr<comm::MailGroup>& bare,
+       const std::vector<TracePtr>& traces)
       : recipe_(recipe),
+        notes_(notes),
         options_(options),
         observer_(observer),
         text_(std::move(text)),
@@ -72,7 +75,8 @@ class Rank {
                                   .from_step = step_,
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
-                                  .text_files = text_->files});
+                                  .text_files = text_->files,
+                                  .notes = notes_});
     train();
     if (stopped_from_outside_) {
       save();
@@ -117,6 +121,7 @@ class Rank {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
+      replica_.watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const double loss = replica_.step(++step_);
       control_.tell(step_, wants_to_stop(), loss, replica_.costs(), replica_.norms());
       const auto told = Clock::now();
@@ -125,6 +130,8 @@ class Rank {
       if (due(recipe_.train.eval_every)) stop |= report(0), evaluate();
       if (due(recipe_.train.save_every)) stop |= report(0), save();
     }
+    replica_.watch(false);
+    replica_.drain();
     stop |= report(0);
     stopped_from_outside_ = stop && asked_from_outside();
   }
@@ -173,6 +180,7 @@ class Rank {
     const Evaluation evaluation{.step = step_,
                                 .val_loss = replica_.evaluate(),
                                 .consensus_distance = replica_.consensus_distance(),
+                                .prediction_error = replica_.prediction_error(),
                                 .final = final};
     if (leads()) {
       metrics_->write(to_json(evaluation));
@@ -203,8 +211,9 @@ class Rank {
     const auto mean = means(*bare_, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
+    const at::Tensor agreed = replica_.consensus();  // all ranks: it may take an exchange
     if (leads() && !options_.dir.empty()) {
-      write_model();
+      write_model(agreed);
       write_record(done);
     }
     return done;
@@ -231,7 +240,7 @@ class Rank {
     const Costs& costs = replica_.costs();
     const auto mean =
         means(*bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
-                       static_cast<double>(replica_.setup_bytes())});
+                       static_cast<double>(replica_.setup_bytes()), costs.update_s});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = step_ * recipe_.tokens_per_step();
     r.seconds = mean[0];
@@ -239,6 +248,7 @@ class Rank {
     r.exposed_s = mean[2];
     r.wire_bytes = mean[3];
     r.setup_bytes = mean[4];
+    r.update_s = mean[5];
     const double busy = r.compute_s + r.exposed_s;
     r.utilisation = busy > 0 ? r.compute_s / busy : 1;
     r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
@@ -248,9 +258,8 @@ class Rank {
   }
 
   // The product: the agreed weights under the model's own names.
-  void write_model() {
+  void write_model(const at::Tensor& weights) {
     std::map<std::string, at::Tensor> tensors;
-    const at::Tensor weights = replica_.consensus();
     size_t piece = 0;
     for (const auto& unit : replica_.model().units)
       for (const auto& parameter : unit->parameters) {
@@ -263,6 +272,7 @@ class Rank {
   }
 
   const Recipe& recipe_;
+  const std::vector<std::string>& notes_;
   const RunOptions& options_;
   Observer& observer_;
   const std::shared_ptr<const data::Text> text_;
@@ -298,7 +308,8 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 
 }  // namespace
 
-Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) {
+Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
+  const auto [recipe, notes] = settle(asked, options);
   const auto text = data::load_text(recipe.data, recipe.model.context);
   models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);  // numbers that do not fit fail here, once
   prepare(recipe, options);
@@ -307,7 +318,7 @@ Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) 
   for (int64_t i = 0; i < recipe.workers.replicas; ++i) traces.push_back(std::make_shared<Trace>(4096));
   comm::run_world(static_cast<int>(recipe.workers.replicas),
                   [&](std::shared_ptr<comm::MailGroup> bare) {
-                    Result own = Rank(recipe, options, observer, text, bare, traces).run();
+                    Result own = Rank(recipe, notes, options, observer, text, bare, traces).run();
                     if (bare->rank() == 0) result = own;
                   },
                   {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});

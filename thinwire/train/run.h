@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "thinwire/train/recipe.h"
 
@@ -24,7 +25,8 @@ struct Evaluation {
   int64_t step = 0;
   double val_loss = 0;
   double consensus_distance = 0;
-  bool final = false;  // of the weights that finish() left
+  std::optional<double> prediction_error = {};  // where something late landed in this step (thinwire/dp/landing.h)
+  bool final = false;                           // of the weights that finish() left
 };
 
 struct Result {
@@ -33,6 +35,7 @@ struct Result {
   int64_t steps = 0, tokens = 0;
   double val_loss = 0;
   double seconds = 0, compute_s = 0, exposed_s = 0, utilisation = 0, tokens_per_s = 0;
+  double update_s = 0;  // of compute_s, in the update rule; 0 where the strategy is its own rule
   double wire_bytes = 0, setup_bytes = 0, finish_bytes = 0, finish_s = 0;
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
@@ -40,6 +43,7 @@ struct Result {
 
 struct Start {
   int64_t parameters = 0, from_step = 0, planned_steps = 0, text_bytes = 0, text_files = 0;
+  std::vector<std::string> notes = {};  // what was chosen for options that say "auto"
 };
 
 // Watches a run. All calls come from rank 0's thread, in order; they hold the run up.

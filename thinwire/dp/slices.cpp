@@ -1,0 +1,286 @@
+#include "thinwire/dp/slices.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "thinwire/base/errors.h"
+
+namespace thinwire::dp {
+namespace {
+
+constexpr int64_t kHold = 1000;  // launches for which mu stays at its first value
+
+kernels::Merge merge_of(const std::string& name) {
+  static const std::map<std::string, kernels::Merge> merges = {{"overwrite", kernels::Merge::overwrite},
+                                                               {"delta", kernels::Merge::delta},
+                                                               {"ema", kernels::Merge::ema},
+                                                               {"anchor", kernels::Merge::anchor}};
+  return merges.at(name);
+}
+
+float* data(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<float>() : nullptr; }
+
+int64_t numel_of(kernels::Parts parts) { return parts.empty() ? 0 : parts.back().packed + parts.back().numel; }
+
+}  // namespace
+
+double SlicesOptions::mu(int64_t launch) const {
+  if (launch <= kHold) return ema[0];
+  if (launch >= ema_steps) return ema[1];
+  const double done = static_cast<double>(launch - kHold) / static_cast<double>(ema_steps - kHold);
+  return ema[1] + (ema[0] - ema[1]) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+void check(const SlicesOptions& o) {
+  const int64_t cycle = o.every * o.slices.least();
+  if (!o.redraw && !o.delay.automatic && cycle < o.delay.steps)
+    throw BadInput(
+        "a slice would leave again before it landed: strategy.every x strategy.slices >= strategy.delay is "
+        "needed, got {} x {} = {} < {}",
+        o.every, o.slices.least(), cycle, o.delay.steps);
+  if (o.redraw && o.codec.text != "none")
+    throw BadInput(
+        "strategy.codec = \"{}\" needs strategy.redraw = false: what a codec loses of a slice is added when "
+        "that slice comes again, and redrawn slices do not",
+        o.codec.text);
+  if (o.block % optim::kBlock != 0)
+    throw BadInput("strategy.block must be a multiple of {}, got {}", optim::kBlock, o.block);
+}
+
+Slices::Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const SlicesOptions& options,
+               at::Tensor x, int64_t planned_steps)
+    : layout_(layout),
+      ranks_(std::move(ranks)),
+      rule_(std::move(rule)),
+      options_(options),
+      merge_(merge_of(options.merge)),
+      planned_steps_(planned_steps),
+      slicing_{.seed = static_cast<uint64_t>(options.seed), .numel = layout.numel, .block = options.block},
+      alone_(ranks_.sync->size() == 1 &&
+             (merge_ != kernels::Merge::anchor || (options.momentum == 0 && options.outer_lr == 1))),
+      filled_(optim::filled_blocks(layout)),
+      count_(options.slices.at(0, planned_steps)) {
+  check_fields("strategy", options);
+  if (options_.delay.automatic)
+    throw BadInput("strategy.delay = \"auto\" is for runs, which measure it before they start: give a number here");
+  if (options_.slices.most() > slicing_.blocks())
+    throw BadInput("strategy.slices = {} is more than the {} blocks of {} that the weights have",
+                   options_.slices.most(), slicing_.blocks(), options_.block);
+  ranks_.sync->broadcast_(x, 0)->wait();
+  if (alone_) return;
+  if (merge_ == kernels::Merge::anchor) z_ = x.clone();
+  if (merge_ == kernels::Merge::anchor && options_.momentum > 0) m_ = at::zeros_like(x);
+  if (merge_ == kernels::Merge::ema) {
+    e_ = at::zeros_like(x);
+    merged_ = at::zeros({slicing_.blocks()}, at::kByte);
+  }
+  if (options_.codec.text == "none") return;
+  mean_ = std::make_unique<compress::Mean>(ranks_.sync, compress::make_codec(options_.codec.text));
+  errors_ = fresh_errors(count_);
+}
+
+std::vector<compress::Errors> Slices::fresh_errors(int64_t count) const {
+  std::vector<compress::Errors> errors;
+  std::vector<kernels::Part> parts;
+  for (int64_t s = 0; s < count; ++s) {
+    slicing_.cut(count, s, 0, parts);
+    errors.push_back(mean_->errors(numel_of(parts)));
+  }
+  return errors;
+}
+
+void Slices::step(const optim::Update& u) {
+  update(*rule_, u);
+  ++steps_;
+  if (alone_) return;
+  auto land_due = [&] {
+    while (!air_.empty() && air_.front().launch * options_.every + options_.delay.steps <= steps_) land(u.next);
+  };
+  land_due();
+  if (steps_ % options_.every == 0) launch(u.next);
+  land_due();  // without delay: at once
+}
+
+void Slices::cut(Flight& f, int64_t launch) {
+  f.launch = launch;
+  slicing_.cut(count_, (launch - 1) % count_, options_.redraw ? (launch - 1) / count_ : 0, f.parts);
+  f.numel = numel_of(f.parts);
+  if (!f.y_room.defined() || f.y_room.numel() < f.numel) {
+    const int64_t room = (slicing_.blocks() + count_ - 1) / count_ * options_.block;
+    f.y_room = at::empty({room}, at::kFloat);
+    f.message_room = at::empty({room}, at::kFloat);
+  }
+  f.y = f.y_room.narrow(0, 0, f.numel);
+  f.message = f.message_room.narrow(0, 0, f.numel);
+  if (!mean_) return;
+  f.filled.clear();
+  for (const auto& part : f.parts)
+    f.filled.insert(f.filled.end(), filled_.begin() + part.at / optim::kBlock,
+                    filled_.begin() + (part.at + part.numel) / optim::kBlock);
+}
+
+void Slices::launch(const at::Tensor& x) {
+  const int64_t count = options_.slices.at(steps_, planned_steps_);
+  if (count != count_) {
+    if (air_.empty()) recut(count);
+    return;
+  }
+  Flight f;
+  if (!ground_.empty()) {
+    f = std::move(ground_.back());
+    ground_.pop_back();
+  }
+  cut(f, steps_ / options_.every);
+  kernels::slice_take(f.parts, data(x), data(z_), data(f.y), data(f.message));
+  air_.push_back(std::move(f));
+  Flight& flying = air_.back();  // a deque: it stays where it is
+  if (mean_)
+    flying.work = mean_->start(flying.message, errors_[(flying.launch - 1) % count_], flying.filled,
+                               [this, &flying](int64_t i) { return place_in(flying, i); });
+  else
+    flying.work = ranks_.sync->all_reduce_(flying.message, comm::Reduce::mean);
+}
+
+std::string Slices::place_in(const Flight& f, int64_t i) const {
+  const auto part = std::ranges::find_if(f.parts, [i](const auto& p) { return i < p.packed + p.numel; });
+  return "the weights: " + optim::place_in(layout_, part->at + i - part->packed);
+}
+
+void Slices::land(const at::Tensor& x) {
+  if (air_.front().work) wait(*air_.front().work);
+  Flight f = std::move(air_.front());
+  air_.pop_front();
+  f.work = nullptr;
+  if (merged_.defined()) {
+    auto* merged = merged_.mutable_data_ptr<uint8_t>();
+    for (auto& part : f.parts) part.fresh = !std::exchange(merged[part.at / options_.block], 1);
+  }
+  at::Tensor now, written;
+  const bool judged = watched() && options_.delay.steps > 0;
+  if (judged) {
+    now = at::empty_like(f.y), written = at::empty_like(f.y);
+    kernels::slice_gather(f.parts, data(x), data(now));
+  }
+  const bool carries = options_.redraw && !air_.empty();
+  if (carries && (!jump_.defined() || jump_.numel() < f.numel)) jump_ = at::empty_like(f.y_room);
+  const double mu = options_.mu(f.launch);
+  kernels::slice_merge(f.parts,
+                       {.x = data(x),
+                        .answer = data(f.message),
+                        .y = data(f.y),
+                        .e = data(e_),
+                        .z = data(z_),
+                        .m = data(m_),
+                        .jump = carries ? data(jump_) : nullptr},
+                       {.merge = merge_,
+                        .mu = static_cast<float>(mu),
+                        .one_minus_mu = static_cast<float>(1 - mu),
+                        .alpha = static_cast<float>(options_.outer_lr),
+                        .beta = static_cast<float>(options_.momentum)});
+  if (carries)
+    for (Flight& later : air_) kernels::slice_carry(f.parts, data(jump_), later.parts, data(later.y));
+  if (judged) {
+    kernels::slice_gather(f.parts, data(x), data(written));
+    judge({f.y.clone(), now, written}, ranks_);
+  }
+  ground_.push_back(std::move(f));
+}
+
+void Slices::recut(int64_t count) {
+  if (mean_) {
+    const at::Tensor lost = at::zeros({layout_.numel}, at::kFloat);
+    std::vector<kernels::Part> parts;
+    for (int64_t s = 0; s < count_; ++s) {
+      slicing_.cut(count_, s, 0, parts);
+      mean_->fold(errors_[s]);
+      kernels::slice_scatter(parts, data(errors_[s].worker.error), data(lost));
+    }
+    errors_ = fresh_errors(count);
+    for (int64_t s = 0; s < count; ++s) {
+      slicing_.cut(count, s, 0, parts);
+      kernels::slice_gather(parts, data(lost), data(errors_[s].worker.error));
+    }
+  }
+  ground_.clear();
+  count_ = count;
+}
+
+void Slices::drain() {
+  for (Flight& f : air_)
+    if (f.work) f.work->wait();
+}
+
+void Slices::finish(at::Tensor x) {
+  if (alone_) return;
+  while (!air_.empty()) land(x);
+  for (auto& errors : errors_) errors.reset();
+  if (z_.defined())
+    x.copy_(z_);
+  else
+    wait(*ranks_.sync->all_reduce_(x, comm::Reduce::mean));
+}
+
+at::Tensor Slices::consensus(at::Tensor x) {
+  if (alone_) return x;
+  if (z_.defined()) return z_;
+  if (!consensus_.defined()) consensus_ = at::empty_like(x);
+  consensus_.copy_(x);
+  aside(ranks_).all_reduce_(consensus_, comm::Reduce::mean, comm::Kind::control)->wait();
+  return consensus_;
+}
+
+State Slices::state() {
+  State state;
+  add_prefixed(state, "rule.", rule_->state());
+  put(state, "steps", steps_, Scope::all_equal);
+  put(state, "slices", count_, Scope::all_equal);
+  if (alone_) return state;
+  drain();  // what arrived is kept, not yet merged: it need not be sent again
+  if (z_.defined()) state["z"] = {z_, Scope::all_equal};
+  if (m_.defined()) state["m"] = {m_, Scope::all_equal};
+  if (e_.defined()) state["e"] = {e_, Scope::per_replica};
+  if (merged_.defined()) state["merged"] = {merged_, Scope::all_equal};
+  put(state, "flights", std::ssize(air_), Scope::all_equal);
+  for (size_t k = 0; k < air_.size(); ++k) {
+    const std::string prefix = fmt::format("flight.{}.", k);
+    put(state, prefix + "launch", air_[k].launch, Scope::all_equal);
+    state[prefix + "y"] = {air_[k].y, Scope::per_replica};
+    state[prefix + "answer"] = {air_[k].message, Scope::all_equal};
+  }
+  for (size_t s = 0; s < errors_.size(); ++s) errors_[s].put(state, fmt::format("slice.{}.", s));
+  return state;
+}
+
+void Slices::load(const State& state) {
+  rule_->load(with_prefix(state, "rule."));
+  steps_ = get_int(state, "steps");
+  count_ = get_int(state, "slices");
+  if (alone_) return;
+  if (z_.defined()) get(state, "z", z_);
+  if (m_.defined()) get(state, "m", m_);
+  if (e_.defined()) get(state, "e", e_);
+  if (merged_.defined()) get(state, "merged", merged_);
+  drain();
+  air_.clear();
+  ground_.clear();
+  for (int64_t k = 0, flights = get_int(state, "flights"); k < flights; ++k) {
+    const std::string prefix = fmt::format("flight.{}.", k);
+    Flight& f = air_.emplace_back();
+    cut(f, get_int(state, prefix + "launch"));
+    get(state, prefix + "y", f.y);
+    get(state, prefix + "answer", f.message);
+  }
+  if (!mean_) return;
+  errors_ = fresh_errors(count_);
+  for (size_t s = 0; s < errors_.size(); ++s) errors_[s].get(state, fmt::format("slice.{}.", s));
+}
+
+}  // namespace thinwire::dp

@@ -1,0 +1,138 @@
+// Averaging a slice at a time: the weights are cut into N slices (thinwire/dp/slicing.h), and every K steps the next
+// one leaves, to land d steps later. One class, many names:
+//
+//   sparta        overwrite, waited for                                     (2410.13821's sparse averaging, d = 0)
+//   async_sparta  the same, ten steps late
+//   asyncmesh     ema, redrawn slices, ten steps late                       (2601.22442)
+//   loscar        delta, ten steps late
+//   drip          anchor, one step late, in one bit per number: ours
+//
+// In step s: the inner update; what is due lands, in the order it left; then, if s mod K = 0, slice S leaves:
+//
+//     y_i = x_i[S];  the mean over the replicas of y_i (anchor: of y_i - z[S]) is launched
+//
+// and d steps later its answer a is merged:
+//
+//     overwrite     x_i[S] = a
+//     delta         x_i[S] += a - y_i
+//     ema           e_i = mu e_i + (1 - mu) (x_i[S] - y_i), the first time x_i[S] - y_i;   x_i[S] = a + e_i
+//     anchor        m = beta m + a;  z[S] += alpha m;  x_i[S] += z[S] - y_i
+//
+// A slice must land before it leaves again (K N >= d), or its drift would hold an earlier jump and count it twice;
+// redrawn slices may meet one that is under way, so there every landing adds its jump to the y_i of later flights.
+// z and m are equal on all replicas, bit for bit. With a codec both sides remember what it lost, per slice; where N
+// changes, a launch is left out until nothing is under way, and what was lost moves to the new slices. One replica
+// alone changes nothing, unless there is outer momentum.
+//
+// Memory beside weights and gradient: two slices a flight; anchor: z (and m with momentum); ema: e; with a codec
+// 1 + 1/M times the weights.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thinwire/compress/mean.h"
+#include "thinwire/dp/slicing.h"
+#include "thinwire/dp/strategy.h"
+#include "thinwire/optim/layout.h"
+
+namespace thinwire::dp {
+
+struct SlicesOptions {
+  SliceCount slices = 8;                  // N
+  int64_t every = 1;                      // K
+  Delay delay = 1;                        // d
+  std::string merge = "anchor";           // overwrite | delta | ema | anchor
+  bool redraw = false;                    // other slices in every cycle
+  std::array<double, 2> ema = {.5, .99};  // mu: first for 1,000 launches, then by a cosine to the second
+  int64_t ema_steps = 30'000;             // launches until it is there
+  double outer_lr = 1, momentum = 0;      // alpha, beta
+  int64_t block = 1024;                   // numbers that stay together
+  int64_t seed = 0;                       // of the slices
+  compress::CodecName codec = {};
+
+  double mu(int64_t launch) const;  // launches counted from 1, over all slices
+};
+void check(const SlicesOptions& options);  // options that do not fit together: BadInput that names them
+
+template <class F>
+void fields(F&& f, SlicesOptions& o) {
+  f("slices", o.slices, at_least(1), "parts the weights are exchanged in (N), or a schedule: \"8, at 10% 4\"");
+  f("every", o.every, at_least(1), "steps between two launches (K)");
+  f("delay", o.delay, at_least(0),
+    "steps from a slice's launch to its landing (d); \"auto\": as few as the link allows");
+  f("merge", o.merge, one_of({"overwrite", "delta", "ema", "anchor"}), "what becomes of local progress at a landing");
+  if (o.merge != "anchor")
+    f("redraw", o.redraw, any(), "other slices in every cycle");
+  else
+    o.redraw = false;
+  if (o.merge == "ema") {
+    f("ema", o.ema, at_least_below(0, 1), "decay of the expected drift (mu): in the first 1,000 launches, and at last");
+    f("ema_steps", o.ema_steps, at_least(1), "launches until it is the latter");
+  }
+  if (o.merge == "anchor") {
+    f("outer_lr", o.outer_lr, above_up_to(0, 10), "step of the agreed weights (alpha)");
+    f("momentum", o.momentum, at_least_below(0, 1), "outer momentum (beta)");
+  } else {
+    o.outer_lr = 1, o.momentum = 0;
+  }
+  f("block", o.block, at_least(1024), "numbers that stay together, a multiple of 1024");
+  f("seed", o.seed, at_least(0), "of which blocks make a slice");
+  f("codec", o.codec, any(), compress::kCodecHelp);
+  check(o);
+}
+
+class Slices final : public Strategy {
+ public:
+  // `planned_steps`: of the run, 0 if nobody knows.
+  Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const SlicesOptions& options, at::Tensor x,
+         int64_t planned_steps);
+
+  void step(const optim::Update& update) override;
+  void drain() override;
+  void finish(at::Tensor x) override;
+  at::Tensor consensus(at::Tensor x) override;
+  State state() override;
+  void load(const State& state) override;
+
+ private:
+  struct Flight {
+    int64_t launch = 0;  // counted from 1
+    std::vector<kernels::Part> parts;
+    int64_t numel = 0;
+    at::Tensor y_room, message_room;  // as large as the largest slice
+    at::Tensor y, message;            // the slice's part of them; the message becomes the answer
+    std::vector<int32_t> filled;
+    comm::WorkPtr work;
+  };
+
+  void launch(const at::Tensor& x);
+  void land(const at::Tensor& x);            // the oldest flight
+  void cut(Flight& flight, int64_t launch);  // parts, and room for them
+  void recut(int64_t count);                 // nothing is under way
+  std::vector<compress::Errors> fresh_errors(int64_t count) const;
+  std::string place_in(const Flight& flight, int64_t i) const;
+
+  const optim::Layout layout_;
+  const Ranks ranks_;
+  const optim::RulePtr rule_;
+  const SlicesOptions options_;
+  const kernels::Merge merge_;
+  const int64_t planned_steps_;
+  const Slicing slicing_;
+  const bool alone_;
+  const std::vector<int32_t> filled_;     // of the flat weights' blocks
+  std::vector<compress::Errors> errors_;  // by slice, with a codec
+
+  at::Tensor z_, m_, e_, jump_;  // where the rule has them
+  at::Tensor merged_;            // ema: which blocks have been merged before, one byte each
+  at::Tensor consensus_;         // made when first asked for
+  int64_t steps_ = 0, count_ = 0;
+  std::deque<Flight> air_;
+  std::vector<Flight> ground_;            // their memory is used again
+  std::unique_ptr<compress::Mean> mean_;  // with a codec; last, so that its work ends before what it works on
+};
+
+}  // namespace thinwire::dp

@@ -1,0 +1,52 @@
+// One slice of the flat weights: taken out into packed vectors, and merged back (thinwire/dp/slices.h).
+//
+// A slice is a list of parts, in ascending order; a packed vector holds them one after the other. Names below: x, z, m
+// and e are flat, y, answer, message and jump are packed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace thinwire::kernels {
+
+struct Part {
+  int64_t at, packed, numel;  // where it lies in flat and in packed vectors
+  bool fresh = false;         // it was never merged before
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+using Parts = std::span<const Part>;
+
+// packed = flat[S], and the other way round.
+void slice_gather(Parts parts, const float* flat, float* packed);
+void slice_scatter(Parts parts, const float* packed, float* flat);
+
+// y = x[S];  message = y - z[S], or y where z is nullptr.
+void slice_take(Parts parts, const float* x, const float* z, float* y, float* message);
+
+enum class Merge {
+  overwrite,  // x = answer
+  delta,      // x += answer - y
+  ema,        // e = mu e + (1 - mu) (x - y), or x - y in fresh parts;  x = answer + e
+  anchor,     // m = beta m + answer;  z += alpha m;  x += z - y
+};
+
+struct SliceStep {
+  Merge merge = Merge::overwrite;
+  float mu = 0, one_minus_mu = 1;
+  float alpha = 1, beta = 0;
+};
+
+struct SliceBuffers {
+  float* x;
+  const float *answer, *y;
+  float *e = nullptr, *z = nullptr, *m = nullptr;  // where the merge has them; anchor without m: beta is 0
+  float* jump = nullptr;                           // how far x went, where somebody wants to know
+};
+
+void slice_merge(Parts parts, const SliceBuffers& buffers, const SliceStep& step);
+
+// y += jump wherever the slice of y shares parts with the slice of jump.
+void slice_carry(Parts from, const float* jump, Parts to, float* y);
+
+}  // namespace thinwire::kernels

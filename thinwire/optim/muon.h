@@ -1,0 +1,50 @@
+// Muon: the momentum of a weight matrix, orthogonalised; equal to torch.optim.Muon with "match_rms_adamw".
+//
+//   b = mu b + (1-mu) g;   u = mu b + (1-mu) g                         Nesterov
+//   X = u / ||u||, five times: A = X X^T, X = 3.4445 X + (-4.7750 A + 2.0315 A A) X     about U V^T of u's SVD
+//   x = x (1 - lr wd) - 0.2 sqrt(max(rows, columns)) lr X               a step as large as AdamW's
+//
+// for the matrices of the layout (those between embedding and head; q, k and v are three). Everything else is AdamW at
+// the same learning rate. Memory: b, or AdamW's first moment; AdamW's second moment only where AdamW is used.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "thinwire/optim/adamw.h"
+
+namespace thinwire::optim {
+
+struct MuonOptions {
+  double momentum = 0.95;                       // mu, [0, 1)
+  double weight_decay = 0.1;                    // of matrices, times lr
+  at::ScalarType ns_dtype = at::kFloat;         // of the iteration: bf16 is what torch's uses, and fast on a GPU
+  AdamwOptions adamw = {.betas = {0.9, 0.99}};  // of everything else
+};
+
+class Muon final : public Rule {
+ public:
+  Muon(const Layout& layout, const MuonOptions& options);
+  void apply(const Update& update) override;
+  State state() override;
+  void load(const State& state) override;
+
+ private:
+  struct Scratch {
+    at::Tensor start;    // rows x columns
+    at::Tensor x, next;  // lying on the longer side
+    at::Tensor gram, update;
+  };
+  at::Tensor orthogonalised(const at::Tensor& u);
+  Scratch& scratch(int64_t rows, int64_t columns);
+
+  const std::vector<Matrix> matrices_;
+  const std::vector<Span> others_;
+  const MuonOptions options_;
+  at::Tensor m_, v_;  // v_ holds the others only, packed
+  at::Tensor u_;
+  std::map<std::pair<int64_t, int64_t>, Scratch> scratch_;
+};
+
+}  // namespace thinwire::optim

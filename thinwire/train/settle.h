@@ -1,0 +1,21 @@
+// Options that say "auto", made numbers before a run starts, so that its recipe says all it did.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thinwire/train/run.h"
+
+namespace thinwire::train {
+
+struct Settled {
+  Recipe recipe;
+  std::vector<std::string> notes;  // what was measured and chosen, a line each
+};
+
+// strategy.delay: a few steps are trained over the recipe's own link with every slice waited for, and thrown away. The
+// delay is the smallest number of steps whose computing takes as long as a slice's journey did, and a quarter more. A
+// run that is resumed keeps what it was started with.
+Settled settle(const Recipe& recipe, const RunOptions& options);
+
+}  // namespace thinwire::train
