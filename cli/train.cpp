@@ -30,7 +30,7 @@ void train_verb(const Arguments& arguments, bool resume) {
     fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {} sent by a replica\n",
                count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
                megabytes_text(result.wire_bytes));
-    if (result.update_s > 0.01 * result.compute_s)
+    if (result.update_s > 0)
       fmt::print("      {} took {:.0f} % of the computing\n", recipe.optim.name,
                  100 * result.update_s / result.compute_s);
     if (result.noise_scale)
