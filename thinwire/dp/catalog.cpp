@@ -4,7 +4,6 @@
 
 #include "thinwire/base/errors.h"
 #include "thinwire/dp/one_bit_adam.h"
-#include "thinwire/dp/one_bit_lamb.h"
 
 namespace thinwire::dp {
 namespace {
@@ -87,7 +86,8 @@ StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, 
   const auto& layout = weights.layout();
   auto rule = [&] { return optim::make_rule(optim, layout, ranks.sum_over_shards); };
   if (o.name == "one_bit_adam") return std::make_unique<OneBitAdam>(weights, std::move(ranks), o.one_bit, optim);
-  if (o.name == "one_bit_lamb") return std::make_unique<OneBitLamb>(weights, std::move(ranks), o.one_bit, optim);
+  if (o.name == "one_bit_lamb")
+    return std::make_unique<OneBitLamb>(weights, std::move(ranks), o.one_bit, o.lamb, optim);
   if (o.name == "zero_one_adam")
     return std::make_unique<ZeroOneAdam>(weights, std::move(ranks), o.one_bit, o.zero_one, optim);
   if (o.name == "all_reduce")

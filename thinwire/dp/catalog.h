@@ -6,6 +6,7 @@
 
 #include "thinwire/base/options.h"
 #include "thinwire/dp/all_reduce.h"
+#include "thinwire/dp/one_bit_lamb.h"
 #include "thinwire/dp/periodic.h"
 #include "thinwire/dp/slices.h"
 #include "thinwire/dp/zero_one_adam.h"
@@ -20,6 +21,7 @@ struct StrategyOptions {
   PeriodicOptions periodic;  // local_sgd to co2
   SlicesOptions slices;      // sparta to drip
   OneBitOptions one_bit;     // one_bit_adam, one_bit_lamb, zero_one_adam
+  LambFactor lamb;           // one_bit_lamb
   ZeroOneOptions zero_one;   // zero_one_adam
 };
 
@@ -47,6 +49,7 @@ void fields(F&& f, StrategyOptions& o) {
       return fields(f, o.slices);
     case Family::one_bit:
       fields(f, o.one_bit);
+      if (o.name == "one_bit_lamb") fields(f, o.lamb);
       if (o.name == "zero_one_adam") fields(f, o.zero_one);
   }
 }

@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "thinwire/base/errors.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/optim/lamb.h"
 
 namespace thinwire::dp {
 namespace {
 
-constexpr double kSmoothTrust = 0.9;                                // beta of cbar
-constexpr double kLeastRatio = 0.5, kMostRatio = 4, kChange = 0.1;  // of r
+constexpr double kSmoothTrust = 0.9;  // beta of cbar
+constexpr double kChange = 0.1;       // of r, at most, in a step
 
 double* numbers(const at::Tensor& t) { return t.mutable_data_ptr<double>(); }
 float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutable_data_ptr<float>() + piece.at; }
@@ -22,10 +23,13 @@ float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutab
 }  // namespace
 
 OneBitLamb::OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
-                       const optim::OptimOptions& optim)
+                       const LambFactor& factor, const optim::OptimOptions& optim)
     : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/true),
+      factor_(factor),
       last_(at::zeros_like(m_)),
       fresh_(at::zeros_like(m_)) {
+  if (factor.factor[0] > factor.factor[1])
+    throw BadInput("strategy.factor wants the smaller number first, got {} and {}", factor.factor[0], factor.factor[1]);
   const auto tensors = static_cast<int64_t>(layout_.pieces.size());
   cbar_ = at::zeros({tensors}, at::kDouble), weight_ = at::zeros({tensors}, at::kDouble);
   ratio_ = at::ones({tensors}, at::kDouble), s_ = at::ones({tensors}, at::kDouble);
@@ -75,13 +79,14 @@ void OneBitLamb::freeze(const optim::Update&) {
   for (size_t l = 0; l < rms.size(); ++l) numbers(s_)[l] = rms[l] > 0 ? mean / rms[l] : 1;
 }
 
-double OneBitLamb::damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before) {
+double OneBitLamb::damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before,
+                                const LambFactor& factor) {
   double r = norms.ratio;
   if (weight_decay > 0 && norms.u > 0) {
     const double q = std::min(1.0, std::sqrt(norms.adam / norms.u));
     r = r * q + 1 - q;
   }
-  r = std::clamp(r, kLeastRatio, kMostRatio);
+  r = std::clamp(r, factor.factor[0], factor.factor[1]);
   return std::clamp(r, before * (1 - kChange), before * (1 + kChange));
 }
 
@@ -100,7 +105,7 @@ void OneBitLamb::compressed(const optim::Update& u) {
     const auto norms = kernels::lamb_renew(x, at_piece(m_, piece), at_piece(last_, piece), at_piece(v_, piece),
                                            at_piece(fresh_, piece), piece.numel, static_cast<float>(numbers(s_)[l]),
                                            !deepspeed_, step);
-    numbers(ratio_)[l] = damped_ratio(norms, step.weight_decay, numbers(ratio_)[l]);
+    numbers(ratio_)[l] = damped_ratio(norms, step.weight_decay, numbers(ratio_)[l], factor_);
     const double cbar = deepspeed_ ? numbers(cbar_)[l] : numbers(cbar_)[l] / numbers(weight_)[l];
     kernels::lamb_apply(at_piece(u.next, piece), x, at_piece(m_, piece), at_piece(v_, piece), piece.numel,
                         static_cast<float>(rate(u, piece.group) * cbar * numbers(ratio_)[l]), step.eps,

@@ -5,25 +5,37 @@
 //   m_i   = (beta1 m + (1-beta1) g_i) s;   m = mean_i m_i / s     one exchange for the whole model, one bit per number
 //   ghat  = (m - beta1 m_last) / (1-beta1);   vfresh = beta2 vfresh + (1-beta2) ghat^2
 //   r     = max (sqrt(v) + eps) / (sqrt(vfresh) + eps), how much smaller gradients have become since the freeze,
-//           damped by weight decay's share of the step, within [0.5, 4] and within 10 % of the r before
+//           damped by weight decay's share of the step, within `factor` and within 10 % of the r before
 //   x    -= lr cbar r u,   u = m / (sqrt(v) + eps) + wd x
 //
 // m, vfresh and x are equal on all replicas, bit for bit, after every step.
 #pragma once
+
+#include <array>
 
 #include "thinwire/dp/one_bit.h"
 #include "thinwire/kernels/lamb.h"
 
 namespace thinwire::dp {
 
+struct LambFactor {
+  std::array<double, 2> factor = {0.5, 4};  // least and most r
+};
+template <class F>
+void fields(F&& f, LambFactor& o) {
+  f("factor", o.factor, between(0, 1e3), "least and most that a tensor's step changes by after the freeze (r)");
+}
+
 class OneBitLamb final : public OneBit {
  public:
-  OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim);
+  OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const LambFactor& factor,
+             const optim::OptimOptions& optim);
   State state() override;
   void load(const State& state) override;
 
   // r from the norms of one tensor and the r before. A pure function.
-  static double damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before);
+  static double damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before,
+                             const LambFactor& factor = {});
 
  private:
   void warm_up(const optim::Update& u) override;
@@ -32,6 +44,7 @@ class OneBitLamb final : public OneBit {
   kernels::LambStep lamb_step(const optim::Piece& piece) const;
   double rate(const optim::Update& u, int group) const;
 
+  const LambFactor factor_;
   at::Tensor last_, fresh_;               // m before the exchange; vfresh
   at::Tensor cbar_, weight_, ratio_, s_;  // fp64, by tensor: sum and weight of cbar, r, s
 };
