@@ -15,9 +15,9 @@ setup: ## install what is missing: system packages (root or sudo), .venv with to
 build: setup ## build/bin/thinwire, tests and benchmarks
 	@tools/build release -j$(JOBS)
 
-demo: setup ## four workers train a GPT over 100 Mbit/s and 20 ms, under four strategies; about a minute
+demo: setup ## four workers train a GPT over 100 Mbit/s and 20 ms, under five strategies; about a minute
 	@tools/build release -j$(JOBS) thinwire_program
-	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2
+	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2,drip
 
 test: build ## all tests
 	@ctest --test-dir build --output-on-failure -j$(JOBS)
@@ -40,7 +40,7 @@ docs-check: build ## every link on every page resolves, every command runs
 
 screenshot: build ## docs/report.png, from a fresh demo
 	@rm -rf build/screenshot
-	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2 --dir build/screenshot
+	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2,drip --dir build/screenshot
 	@tools/screenshot build/screenshot docs/report.png
 
 test-asan: setup ## all tests with address and undefined-behaviour sanitizers

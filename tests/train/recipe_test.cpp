@@ -138,7 +138,8 @@ TEST(MakeRecipe, NamesTheKeyThatIsWrong) {
   EXPECT_EQ(error_in("[train]\nstep = 3\n"), "unknown key train.step; did you mean train.steps?");
   EXPECT_EQ(error_in("[strategy]\nname = \"c02\"\n"),
             "strategy.name must be one of all_reduce, local_sgd, slowmo, diloco, delayed_diloco, eager_diloco, cocod, "
-            "co2, one_bit_adam, one_bit_lamb, zero_one_adam, got \"c02\"; did you mean \"co2\"?");
+            "co2, sparta, async_sparta, asyncmesh, loscar, drip, one_bit_adam, one_bit_lamb, zero_one_adam, got "
+            "\"c02\"; did you mean \"co2\"?");
   EXPECT_EQ(error_in("[optim]\nlr = nan\n"), "optim.lr must be above 0 and at most 1000, got nan");
   EXPECT_EQ(error_in("[link]\nreplicas = \"20ms\"\n").substr(0, 36), "link.replicas: '20ms' is not a rate:");
   EXPECT_EQ(error_in("[strategy]\nname = \"local_sgd\"\nkeep = 0.5\n").substr(0, 25), "unknown key strategy.keep");
@@ -270,6 +271,12 @@ TEST(ToToml, GivesAnyOptionsBackToTheBit) {
     if (dp::family_of(name) == dp::Family::one_bit) {
       keys.back() = "strategy.freeze=" + pick({"auto", "12"});
       keys.push_back("strategy.warmup_bits=" + pick({"32", "8", "4"}));
+    }
+    if (dp::family_of(name) == dp::Family::slices) {
+      if (name == "asyncmesh") keys.push_back("strategy.redraw=false");  // which a codec needs
+      keys.push_back("strategy.slices=" + pick({"17", "\"20, at 12.5% 11\"", "\"20, at 7 11, at 1000000007 12\""}));
+      keys.push_back("strategy.delay=" + pick({"auto", "0", "3"}));
+      keys.push_back("strategy.block=" + pick({"1024", "4096"}));
     }
     if (dp::family_of(name) == dp::Family::periodic)
       keys.push_back("strategy.period=" + std::to_string(1 + dice() % 50));

@@ -265,6 +265,15 @@ TEST_F(Run, ADelayOfAutoBecomesANumberThatTheRunsRecipeSays) {
       << "a run that is gone on with keeps its number";
 }
 
+TEST_F(Run, SlicesThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
+  const RunOptions options{.dir = home_ / "run"};
+  EXPECT_TRUE(error_of(recipe({"strategy.name=drip", "strategy.slices=5000"}), options)
+                  .starts_with("strategy.slices = 5000 is more than the "));
+  EXPECT_TRUE(error_of(recipe({"strategy.name=drip", "train.seconds=1", "strategy.slices=\"8, at 10% 4\""}), options)
+                  .starts_with("strategy.slices changes at 10% of a run whose steps are not known beforehand"));
+  EXPECT_FALSE(fs::exists(options.dir));
+}
+
 TEST_F(Run, LateAveragesAreJudgedAtEvaluations) {
   auto errors = [&](const char* name, const char* key) {
     Watch watch;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/base/errors.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/optim/lamb.h"
 
@@ -22,14 +21,13 @@ float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutab
 
 }  // namespace
 
-OneBitLamb::OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
-                       const LambFactor& factor, const optim::OptimOptions& optim)
+OneBitLamb::OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const LambFactor& factor,
+                       const optim::OptimOptions& optim)
     : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/true),
       factor_(factor),
       last_(at::zeros_like(m_)),
       fresh_(at::zeros_like(m_)) {
-  if (factor.factor[0] > factor.factor[1])
-    throw BadInput("strategy.factor wants the smaller number first, got {} and {}", factor.factor[0], factor.factor[1]);
+  check_fields("strategy", factor);
   const auto tensors = static_cast<int64_t>(layout_.pieces.size());
   cbar_ = at::zeros({tensors}, at::kDouble), weight_ = at::zeros({tensors}, at::kDouble);
   ratio_ = at::ones({tensors}, at::kDouble), s_ = at::ones({tensors}, at::kDouble);

@@ -13,6 +13,7 @@
 
 #include <array>
 
+#include "thinwire/base/errors.h"
 #include "thinwire/dp/one_bit.h"
 #include "thinwire/kernels/lamb.h"
 
@@ -24,6 +25,8 @@ struct LambFactor {
 template <class F>
 void fields(F&& f, LambFactor& o) {
   f("factor", o.factor, between(0, 1e3), "least and most that a tensor's step changes by after the freeze (r)");
+  if (o.factor[0] > o.factor[1])
+    throw BadInput("strategy.factor wants the smaller number first, got {} and {}", o.factor[0], o.factor[1]);
 }
 
 class OneBitLamb final : public OneBit {

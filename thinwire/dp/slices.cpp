@@ -55,6 +55,15 @@ void check(const SlicesOptions& o) {
     throw BadInput("strategy.block must be a multiple of {}, got {}", optim::kBlock, o.block);
 }
 
+void check(const SlicesOptions& o, int64_t numel, int64_t planned_steps) {
+  check_fields("strategy", o);
+  const int64_t blocks = Slicing{.numel = numel, .block = o.block}.blocks();
+  if (o.slices.most() > blocks)
+    throw BadInput("strategy.slices = {} is more than the {} blocks of {} that the weights have", o.slices.most(),
+                   blocks, o.block);
+  o.slices.at(0, planned_steps);
+}
+
 Slices::Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const SlicesOptions& options,
                at::Tensor x, int64_t planned_steps)
     : layout_(layout),
@@ -68,12 +77,9 @@ Slices::Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, co
              (merge_ != kernels::Merge::anchor || (options.momentum == 0 && options.outer_lr == 1))),
       filled_(optim::filled_blocks(layout)),
       count_(options.slices.at(0, planned_steps)) {
-  check_fields("strategy", options);
+  check(options, layout.numel, planned_steps);
   if (options_.delay.automatic)
     throw BadInput("strategy.delay = \"auto\" is for runs, which measure it before they start: give a number here");
-  if (options_.slices.most() > slicing_.blocks())
-    throw BadInput("strategy.slices = {} is more than the {} blocks of {} that the weights have",
-                   options_.slices.most(), slicing_.blocks(), options_.block);
   ranks_.sync->broadcast_(x, 0)->wait();
   if (alone_) return;
   if (merge_ == kernels::Merge::anchor) z_ = x.clone();

@@ -55,7 +55,10 @@ struct SlicesOptions {
 
   double mu(int64_t launch) const;  // launches counted from 1, over all slices
 };
-void check(const SlicesOptions& options);  // options that do not fit together: BadInput that names them
+// BadInput that names the options that do not fit together; or that do not fit flat weights of this length, or a run
+// of so many steps (0: nobody knows).
+void check(const SlicesOptions& options);
+void check(const SlicesOptions& options, int64_t numel, int64_t planned_steps);
 
 template <class F>
 void fields(F&& f, SlicesOptions& o) {

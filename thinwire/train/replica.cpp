@@ -24,15 +24,6 @@ double sum_over(comm::Group& group, std::initializer_list<double> mine, std::vec
   return p[0];
 }
 
-std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& model) {
-  std::vector<std::vector<at::Tensor>> units;
-  for (const auto& unit : model.units) {
-    units.emplace_back();
-    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
-  }
-  return units;
-}
-
 optim::Labels labels_of(const models::Model& model) {
   optim::Labels labels;
   for (const auto& unit : model.units)
@@ -44,6 +35,15 @@ optim::Labels labels_of(const models::Model& model) {
 }
 
 }  // namespace
+
+std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& model) {
+  std::vector<std::vector<at::Tensor>> units;
+  for (const auto& unit : model.units) {
+    units.emplace_back();
+    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
+  }
+  return units;
+}
 
 Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, comm::GroupPtr wire, comm::GroupPtr bare)
     : recipe_(recipe),

@@ -286,6 +286,14 @@ class Rank {
   bool stopped_from_outside_ = false;
 };
 
+// Numbers that do not fit together fail here, once, before anything is written.
+void check(const Recipe& recipe) {
+  const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
+  if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
+  const auto layout = optim::make_layout(parameters_by_unit(*model));
+  dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
+}
+
 // Makes the run directory ready; nothing that is there is overwritten.
 void prepare(const Recipe& recipe, const RunOptions& options) {
   if (options.dir.empty()) return;
@@ -309,9 +317,9 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 }  // namespace
 
 Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
+  check(asked);
   const auto [recipe, notes] = settle(asked, options);
   const auto text = data::load_text(recipe.data, recipe.model.context);
-  models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);  // numbers that do not fit fail here, once
   prepare(recipe, options);
   Result result;
   std::vector<TracePtr> traces;
