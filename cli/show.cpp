@@ -149,9 +149,11 @@ std::string clock_text(double seconds) {
 
 std::string headline(const train::Recipe& r, int64_t parameters) {
   const std::string link = r.link.replicas.none() ? "no emulated link" : to_text(r.link.replicas);
-  return fmt::format("{}: {} of {} parameters, {} replica{} over {}, {} tokens a step", r.strategy.name, r.model.name,
+  const bool own_rule = dp::family_of(r.strategy.name) == dp::Family::one_bit;
+  return fmt::format("{}: {} of {} parameters, {} replica{} over {}, {} tokens a step{}", r.strategy.name, r.model.name,
                      count_text(static_cast<double>(parameters)), r.workers.replicas,
-                     r.workers.replicas == 1 ? "" : "s", link, r.tokens_per_step());
+                     r.workers.replicas == 1 ? "" : "s", link, r.tokens_per_step(),
+                     own_rule ? "" : fmt::format(", {} inside", r.optim.name));
 }
 
 std::string comparison_table(const std::vector<train::Result>& results, bool colour) {

@@ -13,7 +13,7 @@ std::string count_text(double n);        // 950, 12.3k, 4.56M
 std::string megabytes_text(double b);    // 0.04 MB, 12.3 MB
 std::string clock_text(double seconds);  // 0:07, 1:02:03
 
-// "co2: gpt of 0.86M parameters, 4 replicas over 100mbit/20ms, 1024 tokens a step"
+// "co2: gpt of 0.86M parameters, 4 replicas over 100mbit/20ms, 1024 tokens a step, adamw inside"
 std::string headline(const train::Recipe& recipe, int64_t parameters);
 
 // One row a strategy; the gap is to all_reduce's loss, where that is among them.

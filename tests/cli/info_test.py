@@ -48,7 +48,7 @@ class Info(ProgramTest):
     def test_shows_the_same_to_a_person(self):
         shown = self.run_program("info", "run/")
         self.assertEqual((0, ""), (shown.returncode, shown.stderr))
-        for line in ("co2: gpt of 132.4k parameters, 2 replicas over no emulated link, 64 tokens a step",
+        for line in ("co2: gpt of 132.4k parameters, 2 replicas over no emulated link, 64 tokens a step, adamw inside",
                      "recipe +2 layers of width 64, context 16; adamw lr 0.003, batch 2 a replica, 6 steps, seed 1; .*text.txt",
                      r"stands +finished: 6 of 6 steps in \S+ s", r"loss +\d\.\d{4} in training, \d\.\d{4} held out",
                      f"weights +{self.done['weights_hash']} in run/model.safetensors",

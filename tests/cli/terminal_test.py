@@ -67,7 +67,7 @@ class Pipe(ProgramTest):
 
     def test_says_what_is_trained_and_what_came_out(self):
         lines = self.run_program("train", TINY, *self.small(), "--dir", "run").stdout.splitlines()
-        self.assertEqual("co2: gpt of 132.4k parameters, 2 replicas over no emulated link, 64 tokens a step", lines[0])
+        self.assertEqual("co2: gpt of 132.4k parameters, 2 replicas over no emulated link, 64 tokens a step, adamw inside", lines[0])
         self.assertRegex(lines[-3], r"^      adamw took \d+ % of the computing$")
         self.assertRegex(lines[-5], r"^done: held-out loss \d+\.\d{4} after 12 steps, 768 tokens in \S+ s$")
         self.assertRegex(lines[-2], r"^      weights [0-9a-f]{16} in run/model.safetensors$")

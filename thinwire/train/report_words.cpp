@@ -183,6 +183,13 @@ std::string replicas_text(const RunRecord& run) {
   return fmt::format("{}, each {} sequences a step", run.replicas, run.key("train", "batch"));
 }
 
+// Nothing where the strategy is its own rule.
+std::string rule_text(const RunRecord& run) {
+  const std::string& name = run.result.strategy;
+  if (run.key("optim", "name").empty() || name.starts_with("one_bit") || name.starts_with("zero_one")) return "";
+  return fmt::format("{} at a learning rate of {}", run.key("optim", "name"), run.key("optim", "lr"));
+}
+
 std::string machine_text(const RunRecord& run) {
   if (run.cores == 0) return "";
   return fmt::format("{} core{}{}", run.cores, run.cores == 1 ? "" : "s", run.cpu.empty() ? "" : ", " + run.cpu);
@@ -213,6 +220,7 @@ std::string strategy_html(const RunRecord& run) {
                                                                       {"{d}", steps("delay", "a step")},
                                                                       {"{c}", run.key("strategy", "codec")}})
     for (size_t at; (at = text.find(mark)) != std::string::npos;) text.replace(at, 3, value);
+  if (const auto rule = rule_text(run); !rule.empty()) text += fmt::format(" The update rule inside is {}.", rule);
   return escaped(text);
 }
 
