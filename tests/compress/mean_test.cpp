@@ -210,6 +210,25 @@ TEST(Mean, GoesOnFromSavedErrorsAsIfNothingHadHappened) {
   });
 }
 
+// What arrived plus what all owe is what was sent; folding moves debts from servers to workers and loses none.
+TEST(Mean, FoldingKeepsTheSumOfWhatAllRanksOwe) {
+  for (int64_t n : {5, 3000, 10'000})
+    comm::run_world(3, [n](std::shared_ptr<comm::MailGroup> group) {
+      Mean mean(group, make_codec("one_bit"));
+      Errors errors = mean.errors(n);
+      const at::Tensor sent = input(group->rank(), n);
+      at::Tensor arrived = sent.clone();
+      mean.start(arrived, errors)->wait();
+      mean.fold(errors);
+      EXPECT_EQ(errors.server.error.abs().sum().item<double>(), 0);
+      at::Tensor all = sent.clone(), owed = errors.worker.error.clone();
+      group->all_reduce_(all, comm::Reduce::mean)->wait();
+      group->all_reduce_(owed, comm::Reduce::mean)->wait();
+      EXPECT_TRUE(at::allclose(arrived + owed, all, 1e-5, 1e-5)) << n;
+      EXPECT_FALSE(at::allclose(arrived, all, 1e-2, 1e-2)) << n;
+    });
+}
+
 TEST(Mean, NamesThePlaceOfANumberThatIsNotFinite) {
   try {
     comm::run_world(2, [](std::shared_ptr<comm::MailGroup> group) {
