@@ -222,8 +222,8 @@ TEST(Mean, FoldingKeepsTheSumOfWhatAllRanksOwe) {
       mean.fold(errors);
       EXPECT_EQ(errors.server.error.abs().sum().item<double>(), 0);
       at::Tensor all = sent.clone(), owed = errors.worker.error.clone();
-      group->all_reduce_(all, comm::Reduce::mean)->wait();
-      group->all_reduce_(owed, comm::Reduce::mean)->wait();
+      group->all_reduce_(all, comm::Reduce::mean, comm::Kind::control)->wait();
+      group->all_reduce_(owed, comm::Reduce::mean, comm::Kind::control)->wait();
       EXPECT_TRUE(at::allclose(arrived + owed, all, 1e-5, 1e-5)) << n;
       EXPECT_FALSE(at::allclose(arrived, all, 1e-2, 1e-2)) << n;
     });

@@ -274,6 +274,20 @@ TEST(Slices, OneReplicaAloneIsChangedByNoNamedStrategy) {
   }
 }
 
+TEST(Slices, AfterFinishTheConsensusIsWhatFinishWrote) {
+  for (const char* name : {"sparta", "asyncmesh", "drip"})
+    comm::run_world(3, [&](comm::GroupPtr group) {
+      auto options = preset(name).slices;
+      options.slices = 7, options.delay = 1;
+      Learner learner(options, group, 0, plain_sgd(several_blocks()));
+      for (int64_t t = 1; t <= 10; ++t) learner.step(t);
+      learner.strategy.finish(learner.x);
+      EXPECT_TRUE(at::equal(learner.strategy.consensus(learner.x), learner.x)) << name;
+      learner.step(11);
+      EXPECT_FALSE(at::equal(learner.strategy.consensus(learner.x), learner.x)) << name;
+    });
+}
+
 TEST(Slices, AllReplicasAgreeOnTheAnchorBitForBitWithAnyCodec) {
   for (const char* codec : {"none", "one_bit", "int8", "int4", "int2", "bf16", "half", "topk:0.1"}) {
     const auto x = SliceTrial{.options = {.slices = 3, .codec = {codec}}, .finish = true}.run();
@@ -287,10 +301,10 @@ TEST(Slices, AllReplicasAgreeOnTheAnchorBitForBitWithAnyCodec) {
 // Replica i starts `spread` times i away from replica 0.
 std::vector<double> drifts(SlicesOptions options, int64_t steps, double spread = 0) {
   std::vector<double> ends(4);
+  options.slices = 1, options.every = 20;
   comm::run_world(4, [&](comm::GroupPtr group) {
     const auto layout = optim::make_layout({{at::zeros({1})}});
     at::Tensor x = at::zeros({layout.numel}), grad = at::zeros_like(x);
-    options.slices = 1, options.every = 20;
     Slices strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), options, x, 0);
     x[0] = spread * group->rank();
     grad[0] = -1;
@@ -442,6 +456,11 @@ TEST(Slices, OptionsThatDoNotFitTogetherAreRefused) {
             "a slice would leave again before it landed: strategy.every x strategy.slices >= strategy.delay is needed, "
             "got 2 x 3 = 6 < 7");
   EXPECT_EQ(text({.slices = 3, .delay = 7, .merge = "ema", .redraw = true}), "nothing was thrown");
+  EXPECT_EQ(text({.redraw = true}),
+            "strategy.merge = \"anchor\" needs strategy.redraw = false: an anchor's slices come again");
+  EXPECT_EQ(text({.merge = "delta", .codec = {"one_bit"}}).substr(0, 95),
+            "strategy.codec = \"one_bit\" needs strategy.merge = \"anchor\": with \"delta\" the weights themselves");
+  EXPECT_EQ(text({.merge = "delta", .codec = {"int8"}}), "nothing was thrown");
   EXPECT_EQ(text({.slices = 3, .merge = "ema", .redraw = true, .codec = {"int8"}}).substr(0, 61),
             "strategy.codec = \"int8\" needs strategy.redraw = false: what a");
   EXPECT_EQ(text({.block = 1500}), "strategy.block must be a multiple of 1024, got 1500");

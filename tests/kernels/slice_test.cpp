@@ -102,6 +102,13 @@ TEST(Slice, EveryMergeEqualsItsDefinition) {
       }
 }
 
+TEST(Slice, AnAnswerThatEqualsWhatWasSentChangesNothingUnderDelta) {
+  const auto parts = every_third(300'001, 1024, 1);
+  const at::Tensor x = numbers(300'001, "x"), before = x.clone(), y = numbers(numel(parts), "y");
+  slice_merge(parts, {.x = data(x), .answer = data(y), .y = data(y)}, {.merge = Merge::delta});
+  EXPECT_TRUE(same_bits(x, before));
+}
+
 TEST(Slice, JumpsAreCarriedToThePartsThatSlicesShare) {
   const std::vector<Part> from = {{0, 0, 10}, {30, 10, 10}, {50, 20, 5}}, to = {{10, 0, 10}, {30, 10, 10}, {50, 20, 5}};
   const at::Tensor jump = numbers(25, "jump"), y = numbers(25, "y"), before = y.clone();

@@ -273,7 +273,9 @@ TEST(ToToml, GivesAnyOptionsBackToTheBit) {
       keys.push_back("strategy.warmup_bits=" + pick({"32", "8", "4"}));
     }
     if (dp::family_of(name) == dp::Family::slices) {
-      if (name == "asyncmesh") keys.push_back("strategy.redraw=false");  // which a codec needs
+      if (name != "drip")
+        keys.back() = "strategy.codec=" + pick({"none", "int8", "bf16"});  // of the weights themselves
+      if (name == "asyncmesh") keys.push_back("strategy.redraw=false");    // which a codec needs
       keys.push_back("strategy.slices=" + pick({"17", "\"20, at 12.5% 11\"", "\"20, at 7 11, at 1000000007 12\""}));
       keys.push_back("strategy.delay=" + pick({"auto", "0", "3"}));
       keys.push_back("strategy.block=" + pick({"1024", "4096"}));

@@ -12,7 +12,7 @@ double Landing::error(comm::Group& group, const optim::SumOverShards& sum_over_s
   double missed = kernels::sum_squared_differences(now, written);
   double moved = kernels::sum_squared_differences(now, then);
   if (sum_over_shards) missed = sum_over_shards(missed), moved = sum_over_shards(moved);
-  return missed == 0 ? 0 : std::sqrt(missed / moved);
+  return moved == 0 ? 0 : std::sqrt(missed / moved);
 }
 
 }  // namespace thinwire::dp

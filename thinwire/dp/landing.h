@@ -2,7 +2,8 @@
 //
 // then: the mean of the weights when they left; now: their mean just before the answer landed; written: the mean of
 // what the rule wrote. The error is ||now - written|| / ||now - then||, 0 where nothing moved: 0 is a perfect guess,
-// 1 is as good as throwing away what was learnt meanwhile.
+// 1 is as good as throwing away what was learnt meanwhile. (Redrawn slices: what other landings did to the same numbers
+// meanwhile is added to `then`, so that only learning counts as movement.)
 #pragma once
 
 #include <ATen/core/Tensor.h>

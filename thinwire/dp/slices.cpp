@@ -46,6 +46,14 @@ void check(const SlicesOptions& o) {
         "a slice would leave again before it landed: strategy.every x strategy.slices >= strategy.delay is "
         "needed, got {} x {} = {} < {}",
         o.every, o.slices.least(), cycle, o.delay.steps);
+  if (o.redraw && o.merge == "anchor")
+    throw BadInput("strategy.merge = \"anchor\" needs strategy.redraw = false: an anchor's slices come again");
+  static const std::vector<std::string> weights = {"none", "bf16", "half", "int8"};
+  if (o.merge != "anchor" && std::ranges::find(weights, o.codec.text) == weights.end())
+    throw BadInput(
+        "strategy.codec = \"{}\" needs strategy.merge = \"anchor\": with \"{}\" the weights themselves "
+        "travel, and so few bits cannot say them (int8, bf16 and half can)",
+        o.codec.text, o.merge);
   if (o.redraw && o.codec.text != "none")
     throw BadInput(
         "strategy.codec = \"{}\" needs strategy.redraw = false: what a codec loses of a slice is added when "
@@ -105,6 +113,7 @@ std::vector<compress::Errors> Slices::fresh_errors(int64_t count) const {
 
 void Slices::step(const optim::Update& u) {
   update(*rule_, u);
+  agreed_ = false;
   ++steps_;
   if (alone_) return;
   auto land_due = [&] {
@@ -232,10 +241,11 @@ void Slices::finish(at::Tensor x) {
     x.copy_(z_);
   else
     wait(*ranks_.sync->all_reduce_(x, comm::Reduce::mean));
+  agreed_ = true;
 }
 
 at::Tensor Slices::consensus(at::Tensor x) {
-  if (alone_) return x;
+  if (alone_ || agreed_) return x;  // the mean of equals may differ from them by a bit
   if (z_.defined()) return z_;
   if (!consensus_.defined()) consensus_ = at::empty_like(x);
   consensus_.copy_(x);
@@ -275,6 +285,7 @@ void Slices::load(const State& state) {
   if (e_.defined()) get(state, "e", e_);
   if (merged_.defined()) get(state, "merged", merged_);
   drain();
+  agreed_ = false;
   air_.clear();
   ground_.clear();
   for (int64_t k = 0, flights = get_int(state, "flights"); k < flights; ++k) {

@@ -1,7 +1,7 @@
 // Averaging a slice at a time: the weights are cut into N slices (thinwire/dp/slicing.h), and every K steps the next
 // one leaves, to land d steps later. One class, many names:
 //
-//   sparta        overwrite, waited for                                     (2410.13821's sparse averaging, d = 0)
+//   sparta        overwrite, waited for                                     (sparse averaging)
 //   async_sparta  the same, ten steps late
 //   asyncmesh     ema, redrawn slices, ten steps late                       (2601.22442)
 //   loscar        delta, ten steps late
@@ -21,8 +21,8 @@
 // A slice must land before it leaves again (K N >= d), or its drift would hold an earlier jump and count it twice;
 // redrawn slices may meet one that is under way, so there every landing adds its jump to the y_i of later flights.
 // z and m are equal on all replicas, bit for bit. With a codec both sides remember what it lost, per slice; where N
-// changes, a launch is left out until nothing is under way, and what was lost moves to the new slices. One replica
-// alone changes nothing, unless there is outer momentum.
+// changes, launches are left out until nothing is under way (at least one), and what was lost moves to the new slices.
+// One replica alone has nothing to average: it is left as it is, unless an outer step (alpha, beta) would move it.
 //
 // Memory beside weights and gradient: two slices a flight; anchor: z (and m with momentum); ema: e; with a codec
 // 1 + 1/M times the weights.
@@ -67,10 +67,7 @@ void fields(F&& f, SlicesOptions& o) {
   f("delay", o.delay, at_least(0),
     "steps from a slice's launch to its landing (d); \"auto\": as few as the link allows");
   f("merge", o.merge, one_of({"overwrite", "delta", "ema", "anchor"}), "what becomes of local progress at a landing");
-  if (o.merge != "anchor")
-    f("redraw", o.redraw, any(), "other slices in every cycle");
-  else
-    o.redraw = false;
+  f("redraw", o.redraw, any(), "other slices in every cycle; not with anchor or a codec");
   if (o.merge == "ema") {
     f("ema", o.ema, at_least_below(0, 1), "decay of the expected drift (mu): in the first 1,000 launches, and at last");
     f("ema_steps", o.ema_steps, at_least(1), "launches until it is the latter");
@@ -133,6 +130,7 @@ class Slices final : public Strategy {
   at::Tensor merged_;            // ema: which blocks have been merged before, one byte each
   at::Tensor consensus_;         // made when first asked for
   int64_t steps_ = 0, count_ = 0;
+  bool agreed_ = false;  // nothing happened since finish()
   std::deque<Flight> air_;
   std::vector<Flight> ground_;            // their memory is used again
   std::unique_ptr<compress::Mean> mean_;  // with a codec; last, so that its work ends before what it works on

@@ -63,7 +63,8 @@ class Strategy {
   // Of the last watched landing since the last call, if there was one and it was late. Collective.
   std::optional<double> prediction_error();
 
-  // All of it: momenta, counters, what is in flight (saved unlanded), the rule's state under "rule.".
+  // All that decides the weights: momenta, counters, what is in flight (saved unlanded), the rule's state under
+  // "rule.".
   virtual State state() = 0;
   virtual void load(const State& state) = 0;
 

@@ -12,6 +12,7 @@
 
 namespace thinwire::optim {
 
+// Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise.
 struct OptimOptions {
   std::string name = "adamw";
   double lr = 1e-3;

@@ -132,7 +132,7 @@ const std::map<std::string, std::string> kSentences = {
      "Every {k} one of {n} slices of the weights is replaced by its average over the replicas, in turn. "
      "Little travels at a time, but everyone waits for it."},
     {"async_sparta",
-     "Every {k} one of {n} slices of the weights leaves, and its average replaces what is there {d} steps "
+     "Every {k} one of {n} slices of the weights leaves, and its average replaces what is there {d} "
      "later. Nobody waits, but what a replica learnt about that slice meanwhile is lost."},
     {"asyncmesh",
      "Every {k} one of {n} slices of the weights leaves, and {d} later its average lands; a running "

@@ -131,7 +131,9 @@ class Rank {
       if (due(recipe_.train.save_every)) stop |= report(0), save();
     }
     replica_.watch(false);
+    const auto begin = Clock::now();
     replica_.drain();
+    drain_s_ = seconds_since(begin);
     stop |= report(0);
     stopped_from_outside_ = stop && asked_from_outside();
   }
@@ -204,7 +206,7 @@ class Rank {
     const int64_t sent_before = wire_->ledger().sent();
     const auto start = Clock::now();
     replica_.finish();
-    const double seconds = seconds_since(start);
+    const double seconds = drain_s_ + seconds_since(start);
     const double sent = static_cast<double>(wire_->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
@@ -283,6 +285,7 @@ class Rank {
   NoiseScale noise_;
   Metrics* metrics_ = nullptr;
   int64_t step_ = 0, saved_ = -1;
+  double drain_s_ = 0;  // waiting for what the last step left under way
   bool stopped_from_outside_ = false;
 };
 
@@ -294,18 +297,25 @@ void check(const Recipe& recipe) {
   dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
 }
 
+// Whether the run directory is free, or holds a run to go on with.
+void check_directory(const RunOptions& options) {
+  if (options.dir.empty()) return;
+  if (fs::exists(options.dir) && !fs::is_directory(options.dir))
+    throw BadInput("{} is not a directory", options.dir.string());
+  fs::remove(options.dir / ".recipe.toml.tmp");  // of a run that was killed at its very start
+  if (!fs::exists(options.dir) || fs::is_empty(options.dir)) return;
+  if (!options.resume)
+    throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",
+                   options.dir.string());
+  if (!fs::exists(options.dir / "recipe.toml"))
+    throw BadInput("{} holds no run: there is no recipe.toml in it", options.dir.string());
+}
+
 // Makes the run directory ready; nothing that is there is overwritten.
 void prepare(const Recipe& recipe, const RunOptions& options) {
   if (options.dir.empty()) return;
-  const fs::path stored = options.dir / "recipe.toml", aside = options.dir / ".recipe.toml.tmp";
-  if (fs::exists(options.dir) && !fs::is_directory(options.dir))
-    throw BadInput("{} is not a directory", options.dir.string());
-  fs::remove(aside);  // of a run that was killed at its very start
-  if (fs::exists(options.dir) && !fs::is_empty(options.dir)) {
-    if (!options.resume)
-      throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",
-                     options.dir.string());
-    if (!fs::exists(stored)) throw BadInput("{} holds no run: there is no recipe.toml in it", options.dir.string());
+  const fs::path stored = options.dir / "recipe.toml";
+  if (fs::exists(stored)) {
     if (auto difference = first_difference(make_recipe(read_recipe(stored)), recipe))
       throw BadInput("{} was started with another recipe: {}", options.dir.string(), *difference);
     return;
@@ -318,6 +328,7 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 
 Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   check(asked);
+  check_directory(options);
   const auto [recipe, notes] = settle(asked, options);
   const auto text = data::load_text(recipe.data, recipe.model.context);
   prepare(recipe, options);

@@ -14,8 +14,9 @@ struct Settled {
 };
 
 // strategy.delay: a few steps are trained over the recipe's own link with every slice waited for, and thrown away. The
-// delay is the smallest number of steps whose computing takes as long as a slice's journey did, and a quarter more. A
-// run that is resumed keeps what it was started with.
+// delay is the smallest number of steps whose computing takes as long as a slice's journey did, and a quarter more. It
+// is tried, too: a note says so where slices would queue up, because the link is too thin for them at any delay. A run
+// that is resumed keeps what it was started with.
 Settled settle(const Recipe& recipe, const RunOptions& options);
 
 }  // namespace thinwire::train
