@@ -136,7 +136,7 @@ comm::WorkPtr Mean::start(at::Tensor x, Errors& errors, Filled filled, Where whe
   TORCH_CHECK(errors.worker.error.numel() == n, "[compress.mean] ", n, " numbers came with the errors of ",
               errors.worker.error.numel());
   flight->buffers = take_buffers(n);
-  flight->where = where ? std::move(where) : where_;
+  flight->where = where ? where : where_;
   const float* values = x.const_data_ptr<float>();
   for (int64_t k = 0; k < m; ++k) {
     const Range r = range(n, whole, k);

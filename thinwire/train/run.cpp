@@ -329,7 +329,8 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   check(asked);
   check_directory(options);
-  const auto [recipe, notes] = settle(asked, options);
+  const Settled settled = settle(asked, options);
+  const Recipe& recipe = settled.recipe;
   const auto text = data::load_text(recipe.data, recipe.model.context);
   prepare(recipe, options);
   Result result;
@@ -337,7 +338,7 @@ Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   for (int64_t i = 0; i < recipe.workers.replicas; ++i) traces.push_back(std::make_shared<Trace>(4096));
   comm::run_world(static_cast<int>(recipe.workers.replicas),
                   [&](std::shared_ptr<comm::MailGroup> bare) {
-                    Result own = Rank(recipe, notes, options, observer, text, bare, traces).run();
+                    Result own = Rank(recipe, settled.notes, options, observer, text, bare, traces).run();
                     if (bare->rank() == 0) result = own;
                   },
                   {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
