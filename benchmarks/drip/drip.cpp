@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "benchmarks/best_of.h"
 #include "benchmarks/played.h"
 #include "thinwire/compress/mean.h"
 #include "thinwire/data/text.h"
@@ -85,16 +86,7 @@ double peak_to_mean(dp::StrategyOptions options, double seconds) {
   return static_cast<double>(std::ranges::max(windows)) * static_cast<double>(windows.size()) / sum;
 }
 
-template <class F>
-double best_ms(F&& f) {
-  double best = 1e9;
-  for (int i = 0; i < 9; ++i) {
-    const auto begin = Clock::now();
-    f();
-    best = std::min(best, 1e3 * seconds_since(begin));
-  }
-  return best;
-}
+double best_ms(const std::function<void()>& f) { return 1e3 * best_of(9, f); }
 
 // One thread; a worker's share of all that drip does in a step, at the size of gpt mini.
 void own_work() {
@@ -105,12 +97,7 @@ void own_work() {
   models::apply_size(options);
   const auto text = data::load_text(from, options.context);
   auto model = models::make_model(options, data::kVocabulary, 1);
-  std::vector<std::vector<at::Tensor>> units;
-  for (const auto& unit : model->units) {
-    units.emplace_back();
-    for (const auto& p : unit->parameters) units.back().push_back(p.tensor);
-  }
-  optim::Flat weights(units);
+  optim::Flat weights(models::parameters_by_unit(*model));
   const auto rule = optim::make_rule({}, weights.layout());
   const auto batch = data::sample(*text, 1, 1, 0, 4, options.context);
   const double lr[optim::kGroups] = {1e-3, 1e-3};

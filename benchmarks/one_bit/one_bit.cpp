@@ -8,24 +8,16 @@
 #include <cmath>
 #include <functional>
 
+#include "benchmarks/best_of.h"
 #include "benchmarks/played.h"
 #include "thinwire/base/random.h"
 #include "thinwire/compress/mean.h"
 #include "thinwire/train/run.h"
 
 using namespace thinwire;
+using benchmarks::best_of;
 
 namespace {
-
-double best_of(int times, const std::function<void()>& f) {
-  double best = INFINITY;
-  for (int i = 0; i < times; ++i) {
-    const auto begin = Clock::now();
-    f();
-    best = std::min(best, seconds_since(begin));
-  }
-  return best;
-}
 
 __attribute__((noinline)) void copy(float* __restrict to, const float* __restrict from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = from[i];

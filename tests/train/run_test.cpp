@@ -87,12 +87,7 @@ class Run : public testing::Test {
 
 optim::Layout layout_of(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, 1);
-  std::vector<std::vector<at::Tensor>> units;
-  for (const auto& unit : model->units) {
-    units.emplace_back();
-    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
-  }
-  return optim::make_layout(units);
+  return optim::make_layout(models::parameters_by_unit(*model));
 }
 
 TEST_F(Run, OneReplicaOfLocalSgdIsAllReduceBitForBit) {

@@ -5,21 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/base/errors.h"
+#include "thinwire/dp/steps_or_auto.h"
 
 namespace thinwire::dp {
 
 void read(const Value& value, const std::string& name, Freeze& freeze, const Limit& limit) {
-  const auto* text = std::get_if<std::string>(&value);
-  if (text && *text != "auto") throw BadInput("{} must be a number of steps or \"auto\", got \"{}\"", name, *text);
-  freeze = {text != nullptr, 0};
-  if (!text) thinwire::read(value, name, freeze.step, limit);
+  freeze.automatic = read_steps_or_auto(value, name, freeze.step, limit);
 }
 
-Value to_value(const Freeze& freeze) {
-  if (freeze.automatic) return std::string("auto");
-  return freeze.step;
-}
+Value to_value(const Freeze& freeze) { return steps_or_auto(freeze.automatic, freeze.step); }
 
 FreezeWatch::FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps, int64_t tensors)
     : freeze_(freeze), lr_warmup_steps_(lr_warmup_steps) {

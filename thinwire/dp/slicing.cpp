@@ -10,6 +10,7 @@
 
 #include "thinwire/base/errors.h"
 #include "thinwire/base/random.h"
+#include "thinwire/dp/steps_or_auto.h"
 
 namespace thinwire::dp {
 namespace {
@@ -119,16 +120,9 @@ Value to_value(const SliceCount& count) {
 }
 
 void read(const Value& value, const std::string& name, Delay& delay, const Limit& limit) {
-  const auto* text = std::get_if<std::string>(&value);
-  if (text && *text != "auto") throw BadInput("{} must be a number of steps or \"auto\", got \"{}\"", name, *text);
-  delay = {};
-  delay.automatic = text != nullptr;
-  if (!text) thinwire::read(value, name, delay.steps, limit);
+  delay.automatic = read_steps_or_auto(value, name, delay.steps, limit);
 }
 
-Value to_value(const Delay& delay) {
-  if (delay.automatic) return std::string("auto");
-  return delay.steps;
-}
+Value to_value(const Delay& delay) { return steps_or_auto(delay.automatic, delay.steps); }
 
 }  // namespace thinwire::dp

@@ -39,6 +39,15 @@ int64_t Model::numel() const {
   return sum;
 }
 
+std::vector<std::vector<at::Tensor>> parameters_by_unit(const Model& model) {
+  std::vector<std::vector<at::Tensor>> units;
+  for (const auto& unit : model.units) {
+    units.emplace_back();
+    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
+  }
+  return units;
+}
+
 void apply_size(ModelOptions& options) {
   for (const Size& size : kSizes) {
     if (options.size != size.name) continue;

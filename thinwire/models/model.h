@@ -38,6 +38,9 @@ class Model {
   int64_t numel() const;                                                       // parameters in all
 };
 
+// The parameters' tensors, unit by unit: what flat weights (thinwire/optim/flat.h) are made from.
+std::vector<std::vector<at::Tensor>> parameters_by_unit(const Model& model);
+
 // Options of [model]. `size` names a set of numbers; numbers given beside it win.
 struct ModelOptions {
   std::string name = "gpt";   // gpt | mlp

@@ -54,15 +54,6 @@ std::unique_ptr<models::Model> model_of(const Recipe& recipe) {
   return models::make_model(recipe.model, data::kVocabulary, static_cast<uint64_t>(recipe.train.seed));
 }
 
-optim::Layout layout_of(const models::Model& model) {
-  std::vector<std::vector<at::Tensor>> units;
-  for (const auto& unit : model.units) {
-    units.emplace_back();
-    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
-  }
-  return optim::make_layout(units);
-}
-
 // f(parameter, its part of the flat weights) for every parameter.
 template <class F>
 void for_parts(models::Model& model, const optim::Layout& layout, const at::Tensor& x, F&& f) {
@@ -113,7 +104,7 @@ Trained fill(Recipe recipe, fs::path from, bool finished,
   trained.from = std::move(from);
   trained.finished = finished;
   trained.model = model_of(trained.recipe);
-  const optim::Layout layout = layout_of(*trained.model);
+  const optim::Layout layout = optim::make_layout(models::parameters_by_unit(*trained.model));
   const at::Tensor x = read(*trained.model, layout);
   for_parts(*trained.model, layout, x,
             [](models::Parameter& parameter, const at::Tensor& part) { parameter.tensor.set_data(part); });

@@ -36,15 +36,6 @@ optim::Labels labels_of(const models::Model& model) {
 
 }  // namespace
 
-std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& model) {
-  std::vector<std::vector<at::Tensor>> units;
-  for (const auto& unit : model.units) {
-    units.emplace_back();
-    for (const auto& parameter : unit->parameters) units.back().push_back(parameter.tensor);
-  }
-  return units;
-}
-
 Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, comm::GroupPtr wire, comm::GroupPtr bare)
     : recipe_(recipe),
       text_(std::move(text)),
@@ -52,7 +43,7 @@ Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, c
       bare_(std::move(bare)),
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
-      weights_(std::make_unique<optim::Flat>(parameters_by_unit(*model_), labels_of(*model_),
+      weights_(std::make_unique<optim::Flat>(models::parameters_by_unit(*model_), labels_of(*model_),
                                              recipe.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat)) {
   strategy_ = dp::make_strategy(recipe.strategy, *weights_, {.sync = wire_, .sum_over_shards = {}, .aside = bare_},
                                 recipe.optim, recipe.planned_steps());

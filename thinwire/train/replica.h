@@ -18,9 +18,6 @@ struct Costs {
   int64_t wire_bytes = 0;  // sent to other replicas so far; what is under way counts as it leaves
 };
 
-// As optim::Flat and optim::make_layout want them.
-std::vector<std::vector<at::Tensor>> parameters_by_unit(const models::Model& model);
-
 class Replica {
  public:
   // `wire` joins the replicas and may be emulated; `bare` joins the same ranks as fast as it goes and is for what a run

@@ -293,7 +293,7 @@ class Rank {
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
   if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
-  const auto layout = optim::make_layout(parameters_by_unit(*model));
+  const auto layout = optim::make_layout(models::parameters_by_unit(*model));
   dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
 }
 
