@@ -1,38 +1,24 @@
 """Muon against torch.optim.Muon, step by step on the same numbers."""
-import os, struct, subprocess, unittest
+import unittest
 
 import torch
 
+from replay import LR, STEPS, gradient, ours, start
+
 torch.set_num_threads(1)
-REPLAY = os.path.join(os.environ["THINWIRE_BUILD"], "bin", "muon_replay")
-SHAPES = [(20, 16), (48, 64), (64, 48), (96, 32), (40,)]
-LR = 0.02
-
-
-def numbers(shape, salt):
-    n = torch.Size(shape).numel()
-    values = [(i * 7919 + salt * 104729) % 2003 / 1001 - 1 for i in range(n)]
-    return torch.tensor(values, dtype=torch.float64).to(torch.float32).reshape(shape)
-
-
-def ours(dtype):
-    lines = subprocess.run([REPLAY, dtype], check=True, capture_output=True, text=True).stdout.split()
-    flat = torch.tensor([struct.unpack(">f", bytes.fromhex(line))[0] for line in lines])
-    return flat.split([torch.Size(s).numel() for s in SHAPES])
 
 
 def torchs():
     """torch.optim.Muon on the matrices (q, k and v apart), torch.optim.AdamW on the rest."""
-    start = [numbers(shape, i + 1) for i, shape in enumerate(SHAPES)]
-    parts = [[start[0]], [start[1]], [start[2]], list(start[3].chunk(3)), [start[4]]]
+    parts = [[start(0)], [start(1)], [start(2)], start(3).chunk(3), [start(4)]]
     parts = [[torch.nn.Parameter(p.clone()) for p in part] for part in parts]
     muon = torch.optim.Muon(parts[1] + parts[2] + parts[3], lr=LR, weight_decay=0.1, momentum=0.95,
                             adjust_lr_fn="match_rms_adamw")
     adamw = torch.optim.AdamW([{"params": parts[0], "weight_decay": 0.1}, {"params": parts[4], "weight_decay": 0.0}],
                               lr=LR, betas=(0.9, 0.99), eps=1e-8)
-    for t in range(1, 21):
-        for i, (shape, part) in enumerate(zip(SHAPES, parts)):
-            for p, g in zip(part, numbers(shape, 100 * t + i + 1).chunk(len(part))):
+    for t in STEPS:
+        for i, part in enumerate(parts):
+            for p, g in zip(part, gradient(i, t).chunk(len(part))):
                 p.grad = g.clone()
         muon.step()
         adamw.step()
@@ -41,10 +27,10 @@ def torchs():
 
 def in_double():
     """The same rule, written out, in double precision."""
-    matrices = [m.double() for i in (1, 2, 3) for m in numbers(SHAPES[i], i + 1).chunk(3 if i == 3 else 1)]
+    matrices = [m.double() for i in (1, 2, 3) for m in start(i).chunk(3 if i == 3 else 1)]
     momenta = [torch.zeros_like(m) for m in matrices]
-    for t in range(1, 21):
-        grads = [g.double() for i in (1, 2, 3) for g in numbers(SHAPES[i], 100 * t + i + 1).chunk(3 if i == 3 else 1)]
+    for t in STEPS:
+        grads = [g.double() for i in (1, 2, 3) for g in gradient(i, t).chunk(3 if i == 3 else 1)]
         for k, g in enumerate(grads):
             momenta[k] = 0.95 * momenta[k] + 0.05 * g
             u = 0.95 * momenta[k] + 0.05 * g
@@ -63,14 +49,14 @@ def in_double():
 
 class Muon(unittest.TestCase):
     def test_in_bf16_it_equals_torchs_bit_for_bit(self):
-        for i, (a, b) in enumerate(zip(ours("bfloat16"), torchs())):
+        for i, (a, b) in enumerate(zip(ours("name=muon", "ns_dtype=bfloat16"), torchs())):
             if i in (1, 2, 3):
                 self.assertTrue(torch.equal(a, b), f"parameter {i}: {(a - b).abs().max()}")
             else:
                 self.assertLess((a - b).norm() / b.norm(), 1e-6, f"parameter {i}")
 
     def test_in_fp32_it_equals_the_rule_in_double_precision(self):
-        for i, (a, b) in enumerate(zip(ours("float32")[1:4], in_double())):
+        for i, (a, b) in enumerate(zip(ours("name=muon", "ns_dtype=float32")[1:4], in_double())):
             self.assertLess((a.double() - b).norm() / b.norm(), 1e-5, f"matrix {i + 1}")
 
 

@@ -95,12 +95,13 @@ TEST(OptimCatalog, AScheduleIsMadeOfTheOptions) {
 TEST(OptimCatalog, AValueOutOfRangeIsAnErrorThatSaysTheRange) {
   const std::tuple<const char*, Value, const char*> known[] = {
       {"name", std::string("adam"),
-       "optim.name must be one of sgd, adamw, lamb, lars, muon, got \"adam\"; did you mean \"adamw\"?"},
+       "optim.name must be one of sgd, adamw, nadamw, lamb, lars, muon, got \"adam\"; did you mean \"adamw\"?"},
       {"lr", 0.0, "optim.lr must be above 0 and at most 1000, got 0"},
       {"lr", kNan, "optim.lr must be above 0 and at most 1000, got nan"},
       {"betas", std::vector<double>{0.9, 1}, "optim.betas must be at least 0 and below 1, got 1"},
       {"eps", 0.0, "optim.eps must be above 0 and at most 1, got 0"},
       {"momentum", 1.0, "optim.momentum must be at least 0 and below 1, got 1"},
+      {"momentum_decay", 0.0, "optim.momentum_decay must be above 0, got 0"},
       {"weight_decay", -0.1, "optim.weight_decay must be at least 0 and at most 1000, got -0.1"},
       {"bias_correction", int64_t{1}, "optim.bias_correction must be true or false, got 1"},
       {"clip", 0.0, "optim.clip must be above 0, got 0"},
@@ -117,6 +118,20 @@ TEST(OptimCatalog, AValueOutOfRangeIsAnErrorThatSaysTheRange) {
       EXPECT_STREQ(error.what(), text);
     }
   }
+}
+
+TEST(OptimCatalog, NadamwHasItsOwnBetasUnlessTheRecipeGivesThem) {
+  OptimOptions own, given;
+  read_section({{"name", std::string("nadamw")}}, "optim", own);
+  read_section({{"name", std::string("nadamw")}, {"betas", std::vector{0.9, 0.95}}}, "optim", given);
+  EXPECT_EQ(own.betas, (std::array{0.99, 0.999}));
+  EXPECT_EQ(given.betas, (std::array{0.9, 0.95}));
+}
+
+TEST(OptimCatalog, MomentumDecayMayBeInfinite) {
+  OptimOptions o;
+  read_section({{"momentum_decay", kInf}}, "optim", o);
+  EXPECT_EQ(o.momentum_decay, kInf);
 }
 
 TEST(OptimCatalog, ANameThatDoesNotExistIsNotReplacedByAnother) {

@@ -14,22 +14,31 @@
 
 namespace thinwire {
 
-enum class Doing { step, wait, transfer };  // a training step; waiting for the wire; an exchange under way
+enum class Doing {
+  step,      // of training
+  wait,      // for the wire
+  transfer,  // an exchange under way; its number: bytes
+  forward,   // of a stage, and so on; its number: which minibatch
+  backward,
+  weights,
+  update,
+};
+inline constexpr int kDoings = 7;
 
 struct Stretch {
   Clock::time_point begin, end;
-  int64_t bytes = 0;  // of a transfer
+  int64_t number = 0;
 };
 
 class Trace {
  public:
   explicit Trace(size_t newest) : newest_(newest) {}
 
-  void add(Doing what, Clock::time_point begin, Clock::time_point end, int64_t bytes = 0) {
+  void add(Doing what, Clock::time_point begin, Clock::time_point end, int64_t number = 0) {
     std::lock_guard lock(mutex_);
     auto& kept = kept_[static_cast<int>(what)];
     if (kept.size() == newest_) kept.pop_front();
-    kept.push_back({begin, end, bytes});
+    kept.push_back({begin, end, number});
   }
 
   std::vector<Stretch> of(Doing what) const {
@@ -41,7 +50,7 @@ class Trace {
  private:
   const size_t newest_;
   mutable std::mutex mutex_;
-  std::array<std::deque<Stretch>, 3> kept_;
+  std::array<std::deque<Stretch>, kDoings> kept_;
 };
 using TracePtr = std::shared_ptr<Trace>;
 

@@ -1,7 +1,7 @@
 // Collectives over a fixed set of ranks.
 //
-// All calls are collective: every rank of the group makes them, in the same order, with the same sizes. They start at
-// once, run in the background and return; the tensors must not be touched until wait() returns. Results are the same
+// All calls but send and receive are collective: every rank of the group makes them, in the same order, with the same
+// sizes. They start at once, run in the background and return; the tensors must not be touched until wait() returns. Results are the same
 // bits on every rank, on every run and on every transport: chunk k is summed by rank k, in rank order.
 // Calls of one rank come from one thread at a time. Tensors are contiguous and on the CPU; sums are defined for fp32,
 // fp64 and int64. If a rank fails, wait() throws PeerLost naming it; if one is stuck, Timeout (errors.h).
@@ -39,6 +39,11 @@ class Group {
   virtual WorkPtr all_to_all(at::Tensor out, at::Tensor in, Kind kind = Kind::payload) = 0;
   // x = root's x. Two latencies; no rank sends more than 2 (M-1)/M of x's bytes.
   virtual WorkPtr broadcast_(at::Tensor x, int root, Kind kind = Kind::payload) = 0;
+  // Not collective: a message from one rank to another. The k-th send to a rank meets that rank's k-th receive from
+  // here, of the same size. One latency. The receiver's wait() returns when x has arrived; the sender's when it was
+  // taken in, which may be much later: x must stay as it is until then.
+  virtual WorkPtr send(at::Tensor x, int to, Kind kind = Kind::payload) = 0;
+  virtual WorkPtr receive(at::Tensor x, int from, Kind kind = Kind::payload) = 0;
   // Returns when every rank has called it.
   virtual void barrier() = 0;
 

@@ -154,7 +154,9 @@ MailGroup::MailGroup(MailPtr mail, std::vector<int> members, int64_t context, st
       context_(context),
       ledger_(std::move(ledger)),
       next_context_(std::move(next_context)),
-      pool_(std::make_shared<Pool>()) {}
+      pool_(std::make_shared<Pool>()),
+      sends_(members_.size()),
+      receives_(members_.size()) {}
 
 at::Tensor MailGroup::chunk(const at::Tensor& x, int k) const {
   const int64_t n = x.numel(), m = size(), begin = k * n / m, end = (k + 1) * n / m;
@@ -330,6 +332,27 @@ WorkPtr MailGroup::broadcast_(at::Tensor x, int root, Kind kind) {
   });
   then_gather(call);
   return call;
+}
+
+// Letters have numbers of their own, above those of the collectives.
+int64_t MailGroup::letter_tag(std::vector<int64_t>& counts, int peer) const {
+  TORCH_CHECK(peer >= 0 && peer < size() && peer != rank_, "[comm] rank ", rank_, " of ", size(),
+              " cannot exchange letters with rank ", peer);
+  return (context_ << 44) | (int64_t{1} << 43) | counts[peer]++;
+}
+
+WorkPtr MailGroup::send(at::Tensor x, int to, Kind kind) {
+  check_buffer(x);
+  const int64_t tag = letter_tag(sends_, to);
+  ledger_->add(kind, static_cast<int64_t>(x.nbytes()), 0);
+  return mail_->post(std::move(x), members_[to], tag);
+}
+
+WorkPtr MailGroup::receive(at::Tensor x, int from, Kind kind) {
+  check_buffer(x);
+  const int64_t tag = letter_tag(receives_, from);
+  ledger_->add(kind, 0, static_cast<int64_t>(x.nbytes()));
+  return mail_->take(std::move(x), members_[from], tag);
 }
 
 void MailGroup::barrier() {

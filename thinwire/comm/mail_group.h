@@ -31,6 +31,8 @@ class MailGroup final : public Group {
   WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce how, Kind kind) override;
   WorkPtr all_to_all(at::Tensor out, at::Tensor in, Kind kind) override;
   WorkPtr broadcast_(at::Tensor x, int root, Kind kind) override;
+  WorkPtr send(at::Tensor x, int to, Kind kind) override;
+  WorkPtr receive(at::Tensor x, int from, Kind kind) override;
   void barrier() override;
   GroupPtr split(int color, int key) override;
   const Ledger& ledger() const override { return *ledger_; }
@@ -60,6 +62,7 @@ class MailGroup final : public Group {
 
   at::Tensor chunk(const at::Tensor& x, int k) const;  // elements [k n / M, (k+1) n / M)
   at::Tensor part(const at::Tensor& x, int k) const;   // the k-th of M equal parts
+  int64_t letter_tag(std::vector<int64_t>& counts, int peer) const;
   CallPtr begin(Kind kind, int64_t sent, int64_t received);
   void post(Call& call, const at::Tensor& bytes, int to, int leg);
   void take(Call& call, const at::Tensor& bytes, int from, int leg);
@@ -75,6 +78,7 @@ class MailGroup final : public Group {
   const std::shared_ptr<std::atomic<int64_t>> next_context_;  // shared by all groups made from one world
   const std::shared_ptr<Pool> pool_;
   int64_t calls_ = 0;
+  std::vector<int64_t> sends_, receives_;  // so far, to and from each member
   TracePtr trace_;  // may be null
   // Kept to the end of the world: a rank that throws must reach its world, which tells the others, before anything
   // waits for what is still under way.

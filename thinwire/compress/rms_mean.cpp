@@ -13,6 +13,7 @@ namespace thinwire::compress {
 namespace {
 
 int64_t chunk_of(int64_t n, int64_t m) {
+  TORCH_CHECK(m >= 1, "[compress.rms_mean] a group has at least one rank, got ", m);
   const int64_t unit = m * std::lcm(m, int64_t{8});
   return (n + unit - 1) / unit * unit / m;
 }

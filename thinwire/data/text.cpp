@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <ranges>
+#include <sstream>
 #include <vector>
 
 #include "thinwire/base/errors.h"
@@ -34,10 +34,9 @@ std::string python_sources() {
 
 std::vector<std::string> split(const std::string& words) {
   std::vector<std::string> list;
-  for (auto part : words | std::views::split(',')) {
-    const std::string text(part.begin(), part.end());
+  std::istringstream rest(words);
+  for (std::string text; std::getline(rest, text, ',');)
     list.push_back(text.substr(std::min(text.find_first_not_of(' '), text.size())));
-  }
   return list;
 }
 

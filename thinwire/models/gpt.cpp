@@ -3,13 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <cmath>
 
 #include "thinwire/base/errors.h"
 #include "thinwire/models/head.h"
+#include "thinwire/models/linear.h"
 #include "thinwire/models/parameters.h"
 
 namespace thinwire::models {
@@ -50,17 +50,18 @@ class Block : public Unit {
 
   at::Tensor forward(const at::Tensor& x_BTW) override {
     const at::Tensor x = x_BTW + attention(norm(x_BTW, attention_norm_));
-    return x + at::linear(at::gelu(at::linear(norm(x, mlp_norm_), up_)), down_);
+    return x + models::linear(at::gelu(models::linear(norm(x, mlp_norm_), up_)), down_);
   }
 
  private:
   at::Tensor attention(const at::Tensor& x_BTW) const {
     const int64_t B = x_BTW.size(0), T = x_BTW.size(1), W = x_BTW.size(2);
-    const at::Tensor qkv_3BHTD = at::linear(x_BTW, qkv_).view({B, T, 3, heads_, W / heads_}).permute({2, 0, 3, 1, 4});
+    const at::Tensor qkv_3BHTD =
+        models::linear(x_BTW, qkv_).view({B, T, 3, heads_, W / heads_}).permute({2, 0, 3, 1, 4});
     const at::Tensor y_BHTD = at::scaled_dot_product_attention(qkv_3BHTD.select(0, 0), qkv_3BHTD.select(0, 1),
                                                                qkv_3BHTD.select(0, 2), /*attn_mask=*/{},
                                                                /*dropout_p=*/0.0, /*is_causal=*/true);
-    return at::linear(y_BHTD.transpose(1, 2).reshape({B, T, W}), out_);
+    return models::linear(y_BHTD.transpose(1, 2).reshape({B, T, W}), out_);
   }
 
   int64_t heads_;

@@ -1,8 +1,8 @@
 #include "thinwire/models/head.h"
 
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 
+#include "thinwire/models/linear.h"
 #include "thinwire/models/parameters.h"
 
 namespace thinwire::models {
@@ -13,6 +13,6 @@ Head::Head(int64_t vocabulary, int64_t width, uint64_t seed, const at::Tensor& t
     : norm_(add_ones(*this, "head.norm", width)),
       matrix_(tied.defined() ? tied : add_normal(*this, "head.linear", {vocabulary, width}, kInitStd, seed)) {}
 
-at::Tensor Head::forward(const at::Tensor& x_BTW) { return at::linear(norm(x_BTW, norm_), matrix_); }
+at::Tensor Head::forward(const at::Tensor& x_BTW) { return models::linear(norm(x_BTW, norm_), matrix_); }
 
 }  // namespace thinwire::models

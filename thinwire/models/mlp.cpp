@@ -4,9 +4,9 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 
 #include "thinwire/models/head.h"
+#include "thinwire/models/linear.h"
 #include "thinwire/models/parameters.h"
 
 namespace thinwire::models {
@@ -42,7 +42,7 @@ class Layer : public Unit {
   }
 
   at::Tensor forward(const at::Tensor& x_BTW) override {
-    return at::gelu(at::linear(norm(first_ ? last_few(x_BTW) : x_BTW, norm_), linear_));
+    return at::gelu(models::linear(norm(first_ ? last_few(x_BTW) : x_BTW, norm_), linear_));
   }
 
  private:

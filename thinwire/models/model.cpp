@@ -29,7 +29,11 @@ at::Tensor Model::forward(const at::Tensor& tokens_BT) {
 }
 
 at::Tensor Model::loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT) {
-  return at::cross_entropy_loss(forward(tokens_BT).flatten(0, 1).to(at::kFloat), targets_BT.flatten());
+  return cross_entropy(forward(tokens_BT), targets_BT);
+}
+
+at::Tensor cross_entropy(const at::Tensor& logits_BTV, const at::Tensor& targets_BT) {
+  return at::cross_entropy_loss(logits_BTV.flatten(0, 1).to(at::kFloat), targets_BT.flatten());
 }
 
 int64_t Model::numel() const {

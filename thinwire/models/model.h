@@ -34,9 +34,12 @@ class Model {
   std::vector<std::unique_ptr<Unit>> units;
 
   at::Tensor forward(const at::Tensor& tokens_BT);                             // logits_BTV
-  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // mean cross entropy, nats a token, fp32
+  at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // cross entropy
   int64_t numel() const;                                                       // parameters in all
 };
+
+// Mean, in nats a token and fp32.
+at::Tensor cross_entropy(const at::Tensor& logits_BTV, const at::Tensor& targets_BT);
 
 // The parameters' tensors, unit by unit: what flat weights (thinwire/optim/flat.h) are made from.
 std::vector<std::vector<at::Tensor>> parameters_by_unit(const Model& model);

@@ -8,6 +8,7 @@
 #include "thinwire/optim/lamb.h"
 #include "thinwire/optim/lars.h"
 #include "thinwire/optim/muon.h"
+#include "thinwire/optim/nadamw.h"
 #include "thinwire/optim/sgd.h"
 
 namespace thinwire::optim {
@@ -19,6 +20,8 @@ RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum
   RulePtr rule;
   if (o.name == "sgd")
     rule = std::make_unique<Sgd>(layout, SgdOptions{o.momentum, o.weight_decay});
+  else if (o.name == "nadamw")
+    rule = std::make_unique<Nadamw>(layout, NadamwOptions{o.betas, o.eps, o.weight_decay, o.momentum_decay});
   else if (o.name == "lamb")
     rule = std::make_unique<Lamb>(layout, LambOptions{o.betas, o.eps, o.weight_decay, o.bias_correction, o.trust});
   else if (o.name == "lars")

@@ -12,13 +12,15 @@
 
 namespace thinwire::optim {
 
-// Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise.
+// Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise; where it names
+// nadamw, betas are 0.99 and 0.999.
 struct OptimOptions {
   std::string name = "adamw";
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double momentum = 0.9;
+  double momentum_decay = 0.004;
   std::string ns_dtype = "float32";
   std::array<double, 2> trust = {0.01, 10};
   double eta = 0.001;
@@ -33,13 +35,16 @@ struct OptimOptions {
 template <class F>
 void fields(F&& f, OptimOptions& o) {
   const std::string before = o.name;
-  f("name", o.name, one_of({"sgd", "adamw", "lamb", "lars", "muon"}), "the update rule inside each replica");
+  f("name", o.name, one_of({"sgd", "adamw", "nadamw", "lamb", "lars", "muon"}), "the update rule inside each replica");
   if (o.name == "muon" && o.name != before) o.momentum = 0.95, o.betas = {0.9, 0.99};
+  if (o.name == "nadamw" && o.name != before) o.betas = {0.99, 0.999};
   f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
   f("betas", o.betas, at_least_below(0, 1),
-    "decay of the first and second moment (adamw, lamb; muon: of what is no matrix)");
-  f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw, lamb)");
+    "decay of the first and second moment (adamw, nadamw, lamb; muon: of what is no matrix)");
+  f("eps", o.eps, above_up_to(0, 1), "added to the root of the second moment (adamw, nadamw, lamb)");
   f("momentum", o.momentum, at_least_below(0, 1), "of the gradient (sgd, lars, muon)");
+  f("momentum_decay", o.momentum_decay, above(0),
+    "how fast momentum grows from half its size to all of it; inf: at once (nadamw)");
   f("ns_dtype", o.ns_dtype, one_of({"float32", "bfloat16"}), "type in which momentum is orthogonalised (muon)");
   f("trust", o.trust, between(0, 1e3), "least and most step of a tensor relative to its norm (lamb)");
   f("eta", o.eta, above_up_to(0, 1e3), "step of a tensor relative to its norm over its gradient's (lars)");

@@ -83,7 +83,7 @@ at::Tensor weights_of_file(const fs::path& path, models::Model& model, const opt
 at::Tensor weights_of_checkpoint(const fs::path& folder, const State& state, const optim::Layout& layout) {
   const auto z = state.find("strategy.z"), x = state.find("x");
   TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");
-  const at::Tensor weights = z != state.end() ? z->second.value : x->second.value;
+  at::Tensor weights = z != state.end() ? z->second.value : x->second.value;
   TORCH_CHECK(weights.dim() == 1 && weights.numel() == layout.numel && weights.scalar_type() == at::kFloat,
               folder.string(), ": should have ", layout.numel, " weights, has ", weights.scalar_type(), " ",
               weights.sizes());

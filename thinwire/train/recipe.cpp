@@ -230,7 +230,8 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
     return keys_of("strategy", with_name);
   };
   const auto own_keys = asked.contains("name") ? keys_of("strategy", asked) : std::vector<std::string>{};
-  for (const auto& [key, value] : asked) {
+  for (const auto& entry : asked) {
+    const std::string& key = entry.first;
     if (has(keys(strategy), key)) continue;
     if (!has(own_keys, key) && std::ranges::none_of(all, [&](const auto& name) { return has(keys(name), key); }))
       throw BadInput("unknown key strategy.{}: none of {} has it", key, fmt::join(all, ", "));

@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "thinwire/base/clock.h"
+#include "thinwire/dp/hooks.h"
 #include "thinwire/kernels/reduce.h"
-#include "thinwire/train/hooks.h"
 
 namespace thinwire::train {
 namespace {
@@ -49,11 +49,11 @@ Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, c
                                 recipe.optim, recipe.planned_steps());
   weights_->refresh();  // after replica 0's weights came
   for (size_t piece = 0; piece < weights_->layout().pieces.size(); ++piece)
-    on_grad_ready(weights_->parameters()[weights_->layout().pieces[piece].tensor],
-                  [this, piece = static_cast<int>(piece)] {
-                    weights_->grad_ready(piece);
-                    strategy_->grad_ready(piece);
-                  });
+    dp::on_grad_ready(weights_->parameters()[weights_->layout().pieces[piece].tensor],
+                      [this, piece = static_cast<int>(piece)] {
+                        weights_->grad_ready(piece);
+                        strategy_->grad_ready(piece);
+                      });
   setup_bytes_ = sent_before_ = wire_->ledger().sent();
 }
 

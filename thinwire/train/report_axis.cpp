@@ -105,7 +105,7 @@ std::vector<double> ticks(double low, double high, int count) {
 
 std::vector<double> log_ticks(double low, double high, int count) {
   std::vector<double> fine, coarse;
-  for (double power = std::floor(std::log10(low)); power <= std::log10(high); ++power)
+  for (int power = static_cast<int>(std::floor(std::log10(low))); power <= std::log10(high); ++power)
     for (const double factor : {1.0, 2.0, 5.0}) {
       const double v = factor * std::pow(10, power);
       if (v < low * (1 - 1e-9) || v > high * (1 + 1e-9)) continue;

@@ -13,8 +13,9 @@ constexpr double kHeight = 15;
 }
 
 void Labels::pass_by(Point from, Point to) {
-  const double length = std::hypot(to.x - from.x, to.y - from.y), dots = std::clamp(std::ceil(length / 4), 1.0, 400.0);
-  for (double i = 1; i <= dots; ++i)
+  const double length = std::hypot(to.x - from.x, to.y - from.y);
+  const int dots = std::clamp(static_cast<int>(std::ceil(length / 4)), 1, 400);
+  for (int i = 1; i <= dots; ++i)
     passed_.push_back({from.x + (to.x - from.x) * i / dots, from.y + (to.y - from.y) * i / dots});
 }
 
@@ -35,7 +36,8 @@ Box Labels::spot(const Label& label) const {
   Box best{};
   double lowest = INFINITY;
   for (int k = 0; k <= 32; ++k) {
-    const double middle = label.end.y + (k % 2 ? 1 : -1) * ((k + 1) / 2) * 7.0;
+    const int away = (k + 1) / 2;
+    const double middle = label.end.y + (k % 2 ? 7.0 : -7.0) * away;
     for (const double left : {label.end.x + 8, label.end.x - width - 2, label.end.x - width - 30}) {
       if (left < plot_.left || left + width > size_.width) continue;
       const Box box{left, middle - kHeight / 2, left + width, middle + kHeight / 2};

@@ -171,7 +171,8 @@ std::string parameters_text(const RunRecord& run) {
 }
 
 std::string data_text(const RunRecord& run) {
-  const std::string source = run.key("data", "source"), path = run.key("data", "path");
+  std::string source = run.key("data", "source");
+  const std::string path = run.key("data", "path");
   if (source == "synthetic")
     return run.entropy ? fmt::format("synthetic, entropy {} nats a token", fixed_text(*run.entropy, 3)) : "synthetic";
   if (path.empty()) return source;

@@ -18,7 +18,7 @@ Json timeline(const std::vector<TracePtr>& ranks, int64_t last_step, int64_t ste
       if (stretch.end <= begin || stretch.begin >= end) continue;
       Json item = {seconds_between(begin, std::max(begin, stretch.begin)),
                    seconds_between(begin, std::min(end, stretch.end))};
-      if (what == Doing::transfer) item.push_back(stretch.bytes);
+      if (what == Doing::transfer) item.push_back(stretch.number);
       list.push_back(std::move(item));
     }
     return list;

@@ -1,11 +1,11 @@
-#include "thinwire/train/hooks.h"
+#include "thinwire/dp/hooks.h"
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
 
-namespace thinwire::train {
+namespace thinwire::dp {
 namespace {
 
 class Hook final : public torch::autograd::PostAccumulateGradHook {
@@ -23,4 +23,4 @@ void on_grad_ready(const at::Tensor& parameter, std::function<void()> ready) {
   torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(std::move(ready)));
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::dp

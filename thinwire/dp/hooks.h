@@ -5,9 +5,9 @@
 
 #include <functional>
 
-namespace thinwire::train {
+namespace thinwire::dp {
 
 // `ready` is called once a backward, after the gradient was accumulated, on the thread that runs it.
 void on_grad_ready(const at::Tensor& parameter, std::function<void()> ready);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::dp

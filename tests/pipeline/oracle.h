@@ -1,0 +1,194 @@
+// What a pipeline must compute, computed without one: every replica is one thread that holds all stages, and minibatch
+// b goes through a model whose stage j has the version of its weights that the schedule names.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randint.h>
+
+#include <mutex>
+
+#include "thinwire/base/random.h"
+#include "thinwire/comm/world.h"
+#include "thinwire/dp/catalog.h"
+#include "thinwire/net/emulated_mail.h"
+#include "thinwire/pipeline/stage.h"
+#include "thinwire/train/body.h"
+
+namespace thinwire::pipeline {
+
+inline constexpr int64_t kVocabulary = 96, kRows = 4, kContext = 6, kWidth = 16;
+
+struct Case {
+  int stages = 2, replicas = 1;
+  std::string schedule = "async_1f1b";
+  int64_t hop = 1, microbatches = 1, steps = 12;
+  bool stash = true;
+  dp::StrategyOptions strategy = {};
+  optim::OptimOptions optim = {};
+  at::ScalarType dtype = at::kFloat;
+  std::string codec = "none";
+  net::Link link = {};  // between stages, and between replicas
+};
+
+inline std::shared_ptr<models::Model> make_model() {
+  return models::make_model({.name = "gpt", .layers = 3, .width = kWidth, .heads = 2, .context = kContext}, kVocabulary,
+                            7);
+}
+
+inline Rows rows_of(int64_t t, int replica) {
+  const auto draw = [&](const char* what) {
+    return at::randint(kVocabulary, {kRows, kContext}, generator(5, what, static_cast<uint64_t>(100 * t + replica)),
+                       at::TensorOptions(at::kLong));
+  };
+  return {draw("tokens"), draw("targets")};
+}
+
+// The five units (embedding, three blocks, head), as evenly as they go.
+inline std::pair<size_t, size_t> units_of(int stage, int stages) {
+  return {5 * stage / stages, 5 * (stage + 1) / stages};
+}
+
+inline Schedule schedule_of(const Case& c) { return make_schedule(c.schedule, c.stages, c.microbatches, c.hop); }
+
+inline optim::OptimOptions optim_of(const Case& c, int stage) {
+  optim::OptimOptions optim = c.optim;
+  if (!c.stash) optim.betas[0] = unstashed_beta1(stage, c.stages);
+  return optim;
+}
+
+inline double rate_at(int64_t t) { return 1e-2 / (1 + 0.1 * static_cast<double>(t)); }
+
+// The newest weights, by replica and stage, after all steps and before finish(), and each step's loss of replica 0.
+struct Outcome {
+  std::vector<std::vector<at::Tensor>> weights;
+  std::vector<double> losses;
+};
+
+struct Mesh {
+  int replica, stage;
+  comm::GroupPtr along, across;
+};
+inline Mesh mesh_of(const std::shared_ptr<comm::MailGroup>& bare, const Case& c) {
+  const int stage = bare->rank() % c.stages, replica = bare->rank() / c.stages;
+  auto over = [&] { return bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), c.link)); };
+  auto along = over()->split(replica, stage);
+  return {replica, stage, along, over()->split(stage, replica)};
+}
+
+inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
+  const auto [first, end] = units_of(mesh.stage, c.stages);
+  return std::make_unique<Stage>(
+      train::body_of(make_model(), first, end),
+      StageOptions{.schedule = schedule_of(c),
+                   .steps = c.steps,
+                   .stash = c.stash,
+                   .parcel = {{kRows / c.microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
+      mesh.along, [replica = mesh.replica](int64_t t) { return rows_of(t, replica); },
+      [&](const optim::Flat& weights) {
+        return dp::make_strategy(c.strategy, weights, {.sync = mesh.across, .sum_over_shards = {}},
+                                 optim_of(c, mesh.stage), c.steps);
+      });
+}
+
+inline Outcome pipeline(const Case& c) {
+  Outcome out;
+  out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
+  std::mutex mutex;
+  comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::MailGroup> bare) {
+    const Mesh mesh = mesh_of(bare, c);
+    auto stage = make_stage(c, mesh);
+    for (int64_t t = 1; t <= c.steps; ++t) {
+      const auto loss = stage->step(t, rate_at(t));
+      if (loss && mesh.replica == 0) out.losses.push_back(*loss);
+    }
+    std::lock_guard lock(mutex);
+    out.weights[mesh.replica][mesh.stage] = stage->newest().clone();
+  });
+  return out;
+}
+
+inline Outcome oracle(const Case& c) {
+  Outcome out;
+  out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
+  const Schedule schedule = schedule_of(c);
+  comm::run_world(c.replicas, [&](std::shared_ptr<comm::MailGroup> bare) {
+    const auto model = make_model();
+    struct Part {
+      Body body;
+      std::unique_ptr<optim::Flat> weights;
+      dp::StrategyPtr strategy;
+      std::vector<at::Tensor> versions;
+    };
+    std::vector<Part> parts;
+    for (int j = 0; j < c.stages; ++j) {
+      const auto [first, end] = units_of(j, c.stages);
+      Part part;
+      part.body = train::body_of(model, first, end);
+      part.weights = std::make_unique<optim::Flat>(part.body.parameters, part.body.labels, c.dtype);
+      part.strategy =
+          dp::make_strategy(c.strategy, *part.weights, {.sync = bare->split(0, bare->rank()), .sum_over_shards = {}},
+                            optim_of(c, j), c.steps);
+      part.versions.push_back(part.weights->x.clone());
+      parts.push_back(std::move(part));
+    }
+    for (int64_t t = 1; t <= c.steps; ++t) {
+      const Rows all = rows_of(t, bare->rank());
+      double step_loss = 0;
+      for (auto& part : parts) part.weights->zero_grad();
+      for (int64_t m = 0; m < c.microbatches; ++m) {
+        const int64_t b = (t - 1) * c.microbatches + m, n = kRows / c.microbatches;
+        const at::Tensor tokens = all.tokens.narrow(0, m * n, n), targets = all.targets.narrow(0, m * n, n);
+        at::Tensor x = tokens;
+        std::vector<at::Tensor> inputs;
+        if (!c.stash) {  // forwards on the old version, stage by stage; backwards on the newest
+          at::NoGradGuard no_grad;
+          for (int j = 0; j < c.stages; ++j) {
+            parts[j].weights->bind(parts[j].versions[schedule.version(j, b)]);
+            inputs.push_back(x);
+            x = parts[j].body.forward(x);
+          }
+          x = at::Tensor();
+        }
+        for (int j = 0; j < c.stages; ++j)
+          parts[j].weights->bind(c.stash ? parts[j].versions[schedule.version(j, b)] : parts[j].versions.back());
+        const auto scaled = [&](const at::Tensor& logits) {
+          const at::Tensor loss = models::cross_entropy(logits, targets);
+          step_loss += loss.item<double>();
+          return c.microbatches == 1 ? loss : loss.div(c.microbatches);
+        };
+        if (c.stash) {
+          x = tokens;
+          for (auto& part : parts) x = part.body.forward(x);
+          scaled(x).backward();
+          continue;
+        }
+        at::Tensor gradient;
+        for (int j = c.stages - 1; j >= 0; --j) {
+          const at::Tensor input = inputs[j].detach().requires_grad_(j > 0);
+          const at::Tensor output = parts[j].body.forward(input);
+          if (j == c.stages - 1)
+            scaled(output).backward();
+          else
+            output.backward(gradient);
+          gradient = input.grad();
+        }
+      }
+      for (int j = 0; j < c.stages; ++j) {
+        auto& [body, weights, strategy, versions] = parts[j];
+        double lr = rate_at(t);
+        if (!c.stash)
+          lr /=
+              std::pow(std::max<double>(1, static_cast<double>(schedule.warmup[j])), 1 - static_cast<double>(t) / 7000);
+        const double rates[optim::kGroups] = {lr, lr};
+        versions.push_back(versions.back().clone());
+        for (size_t p = 0; p < weights->layout().pieces.size(); ++p) weights->grad_ready(static_cast<int>(p));
+        strategy->step({.x = versions.back(), .next = versions.back(), .grad = weights->grad, .lr = rates, .t = t});
+      }
+      if (bare->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(c.microbatches));
+    }
+    for (int j = 0; j < c.stages; ++j) out.weights[bare->rank()][j] = parts[j].versions.back().clone();
+  });
+  return out;
+}
+
+}  // namespace thinwire::pipeline

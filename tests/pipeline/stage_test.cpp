@@ -1,0 +1,111 @@
+#include "thinwire/pipeline/stage.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/max.h>
+#include <gtest/gtest.h>
+
+#include "tests/pipeline/oracle.h"
+#include "thinwire/comm/errors.h"
+
+namespace thinwire::pipeline {
+namespace {
+
+void expect_same(const Outcome& a, const Outcome& b, const std::string& where = "") {
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (size_t i = 0; i < a.weights.size(); ++i)
+    for (size_t j = 0; j < a.weights[i].size(); ++j)
+      EXPECT_TRUE(a.weights[i][j].equal(b.weights[i][j])) << where << ": replica " << i << ", stage " << j;
+  EXPECT_EQ(a.losses, b.losses) << where;
+}
+
+std::string name_of(const Case& c) {
+  return fmt::format("P = {}, hop {}, {}, {} steps, {} replicas", c.stages, c.hop, c.stash ? "stash" : "no stash",
+                     c.steps, c.replicas);
+}
+
+TEST(Stage, IsTheOracleBitForBit) {
+  for (int stages : {1, 2, 3, 4})
+    for (int64_t hop : {1, 2})
+      for (bool stash : {true, false}) {
+        const Case c{.stages = stages, .hop = hop, .steps = 50, .stash = stash};
+        expect_same(pipeline(c), oracle(c), name_of(c));
+      }
+}
+
+TEST(Stage, IsTheOracleWhereARunIsShorterThanThePipeline) {
+  for (int64_t steps : {1, 2, 3}) {
+    const Case c{.stages = 4, .hop = 2, .steps = steps};
+    expect_same(pipeline(c), oracle(c), name_of(c));
+  }
+}
+
+TEST(Stage, ReallyUsesOldWeights) {  // or the tests above would compare one thing with itself
+  Case c{.stages = 3, .steps = 6};
+  const auto fresh = pipeline({.stages = 3, .schedule = "gpipe", .steps = 6});
+  EXPECT_FALSE(pipeline(c).weights[0][0].equal(fresh.weights[0][0]));
+  EXPECT_EQ(pipeline(c).losses[0], fresh.losses[0]);
+  EXPECT_NE(pipeline(c).losses[2], fresh.losses[2]);
+}
+
+TEST(Stage, OfAMeshIsTheOracleUnderEveryFamilyOfStrategies) {
+  for (const char* name : {"all_reduce", "local_sgd", "co2", "asyncmesh", "drip", "one_bit_adam"}) {
+    Case c{.stages = 3, .replicas = 2, .steps = 14, .strategy = dp::preset(name)};
+    c.strategy.periodic.period = 3;
+    if (c.strategy.name == "asyncmesh") c.strategy.slices.slices = 2, c.strategy.slices.delay = 2;
+    if (c.strategy.name == "drip") c.strategy.slices.slices = 2;
+    c.strategy.one_bit.freeze = {.automatic = false, .step = 5};
+    expect_same(pipeline(c), oracle(c), fmt::format("{}, {}", name, name_of(c)));
+  }
+}
+
+// Of all units in a row, padding left out: what is the same however the model is cut.
+at::Tensor whole(const Outcome& outcome, int stages) {
+  const auto model = make_model();
+  std::vector<at::Tensor> parts;
+  for (int j = 0; j < stages; ++j) {
+    const auto [first, end] = units_of(j, stages);
+    const auto layout = optim::make_layout(train::body_of(model, first, end).parameters);
+    for (const auto& piece : layout.pieces) parts.push_back(outcome.weights[0][j].narrow(0, piece.at, piece.numel));
+  }
+  return at::cat(parts);
+}
+
+TEST(Stage, OfASynchronousScheduleIsNoPipelineAtAll) {
+  for (int64_t microbatches : {1, 2, 4}) {
+    // clipped stage by stage it would be something else
+    Case c{.stages = 1, .schedule = "gpipe", .microbatches = microbatches, .optim = {.clip = INFINITY}};
+    const auto alone = oracle(c);
+    for (const char* schedule : {"gpipe", "1f1b", "zero_bubble_h1"})
+      for (int stages : {1, 2, 3, 4}) {
+        c.schedule = schedule, c.stages = stages;
+        const auto got = pipeline(c);
+        EXPECT_TRUE(whole(got, stages).equal(whole(alone, 1))) << schedule << ", P = " << stages;
+        EXPECT_EQ(got.losses, alone.losses) << schedule << ", P = " << stages;
+      }
+  }
+}
+
+TEST(Stage, OverMicrobatchesIsTheUnsplitBatchToRounding) {
+  Case c{.stages = 3, .schedule = "1f1b", .microbatches = 4, .optim = {.name = "sgd", .momentum = 0, .clip = INFINITY}};
+  const auto split = pipeline(c);
+  c.microbatches = 1;
+  EXPECT_LT((whole(split, 3) - whole(pipeline(c), 3)).abs().max().item<double>(), 1e-6);
+}
+
+TEST(Stage, InBfloat16IsTheOracleToo) {
+  const Case c{.stages = 3, .hop = 2, .steps = 20, .dtype = at::kBFloat16};
+  expect_same(pipeline(c), oracle(c), "bf16");
+}
+
+TEST(Stage, DoesNotDependOnTheLinks) {
+  Case c{.stages = 3, .replicas = 2, .hop = 2, .steps = 8, .strategy = dp::preset("drip")};
+  c.strategy.slices.slices = 2;
+  const auto at_once = pipeline(c);
+  c.link = {.rate = 2e6, .latency = 3e-3};
+  expect_same(pipeline(c), at_once, "over 2 Mbit/s and 3 ms");
+}
+
+}  // namespace
+}  // namespace thinwire::pipeline

@@ -1,0 +1,112 @@
+#include "thinwire/pipeline/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "thinwire/base/errors.h"
+
+namespace thinwire::pipeline {
+namespace {
+
+void check_stage(const Schedule& schedule, int stage) {
+  if (stage < 0 || stage >= schedule.stages || schedule.warmup.size() != static_cast<size_t>(schedule.stages))
+    throw std::invalid_argument(fmt::format("[pipeline.schedule] there is no stage {} among {} ({} of them with w_j)",
+                                            stage, schedule.stages, schedule.warmup.size()));
+}
+
+void at_least_1(const char* name, int64_t given) {
+  if (given < 1) throw BadInput("pipeline.{} must be at least 1, got {}", name, given);
+}
+
+}  // namespace
+
+int64_t Schedule::version(int stage, int64_t batch) const {
+  check_stage(*this, stage);
+  return asynchronous() ? std::max<int64_t>(0, batch - warmup[stage]) : batch / microbatches;
+}
+
+std::vector<Op> Schedule::ops(int stage, int64_t step, int64_t steps) const {
+  check_stage(*this, stage);
+  if (step < 0 || steps < 0 || (steps > 0 && step >= steps))
+    throw std::invalid_argument(fmt::format("[pipeline.schedule] there is no step {} of {}", step, steps));
+
+  std::vector<Op> ops;
+  if (asynchronous()) {
+    const int64_t w = warmup[stage];
+    const auto exists = [&](int64_t b) { return steps == 0 || b < steps; };
+    if (step == 0)
+      for (int64_t b = 0; b < w && exists(b); ++b) ops.push_back({Act::forward, b});
+    if (exists(step + w)) ops.push_back({Act::forward, step + w});
+    ops.push_back({Act::backward, step});
+  } else {
+    const int64_t M = microbatches, first = step * M;
+    const int64_t ahead = name == "gpipe" ? M : std::min<int64_t>(stages - 1 - stage, M);
+    const bool split = name == "zero_bubble_h1";
+    for (int64_t i = 0; i < ahead; ++i) ops.push_back({Act::forward, first + i});
+    for (int64_t i = 0; i < M; ++i) {
+      if (ahead + i < M) ops.push_back({Act::forward, first + ahead + i});
+      ops.push_back({Act::backward, first + i});
+      if (split && i >= stage) ops.push_back({Act::weights, first + i - stage});
+    }
+    if (split)
+      for (int64_t i = std::max<int64_t>(0, M - stage); i < M; ++i) ops.push_back({Act::weights, first + i});
+  }
+  ops.push_back({Act::update, step});
+  return ops;
+}
+
+std::vector<std::string> schedule_names() { return {"gpipe", "1f1b", "zero_bubble_h1", "async_1f1b"}; }
+
+Schedule make_schedule(const std::string& name, int stages, int64_t microbatches, int64_t hop) {
+  const auto names = schedule_names();
+  if (std::ranges::find(names, name) == names.end())
+    throw BadInput("pipeline.schedule must be one of {}, got \"{}\"", fmt::join(names, ", "), name);
+  at_least_1("stages", stages);
+  at_least_1("microbatches", microbatches);
+  at_least_1("hop", hop);
+  Schedule schedule{.name = name, .stages = stages, .microbatches = microbatches};
+  schedule.warmup.assign(stages, 0);
+  if (schedule.asynchronous()) {
+    if (microbatches != 1)
+      throw BadInput("pipeline.microbatches must be 1 in async_1f1b, which updates after every one, got {}",
+                     microbatches);
+    for (int j = stages - 2; j >= 0; --j) schedule.warmup[j] = schedule.warmup[j + 1] + hop;
+  }
+  return schedule;
+}
+
+Held held(const Schedule& schedule, int stage, int64_t steps) {
+  check_stage(schedule, stage);
+  const int64_t enough = steps > 0 ? steps : 2 * schedule.warmup[stage] + 2;  // for every version to come and go
+  std::vector<Op> ops;
+  for (int64_t step = 0; step < enough; ++step)
+    for (const Op& op : schedule.ops(stage, step, steps)) ops.push_back(op);
+
+  std::map<int64_t, size_t> last_use;  // of a version: position in ops
+  for (size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].act == Act::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
+
+  const Act lets_go = schedule.name == "zero_bubble_h1" ? Act::weights : Act::backward;
+  std::set<int64_t> versions = {0};
+  int64_t inputs = 0;
+  Held most{.versions = 1, .inputs = 0};
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const auto [act, batch] = ops[i];
+    if (act == Act::forward) ++inputs;
+    if (act == lets_go) --inputs;
+    if (act == Act::update) {
+      std::erase_if(versions, [&](int64_t v) { return !last_use.contains(v) || last_use[v] < i; });
+      versions.insert(batch + 1);
+    }
+    most.versions = std::max(most.versions, static_cast<int64_t>(versions.size()));
+    most.inputs = std::max(most.inputs, inputs);
+  }
+  return most;
+}
+
+}  // namespace thinwire::pipeline

@@ -1,0 +1,212 @@
+#include "thinwire/pipeline/stage.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "thinwire/base/clock.h"
+#include "thinwire/base/later.h"
+#include "thinwire/dp/hooks.h"
+
+namespace thinwire::pipeline {
+
+double unstashed_beta1(int stage, int stages) { return 0.9 + 0.09 * (stages - 1 - stage) / stages; }
+
+Stage::Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source,
+             const MakeStrategy& make_strategy)
+    : body_(std::move(body)),
+      options_(options),
+      index_(along->rank()),
+      source_(std::move(source)),
+      weights_(body_.parameters, body_.labels, options.parcel.dtype) {
+  const Schedule& schedule = options_.schedule;
+  TORCH_CHECK(along->size() == schedule.stages, "[pipeline.stage] the schedule is for ", schedule.stages,
+              " stages, the group has ", along->size());
+  TORCH_CHECK(!last() || body_.loss, "[pipeline.stage] the last stage needs a loss");
+  strategy_ = make_strategy(weights_);
+  weights_.refresh();  // after replica 0's weights came
+  ring_.push_back(weights_.x);
+  for (int64_t i = 0; options_.stash && i < schedule.warmup[index_]; ++i) ring_.push_back(at::zeros_like(weights_.x));
+  most_.versions = std::ssize(ring_);
+  if (!first()) up_ = std::make_unique<Border>(along, index_ - 1, options_.parcel);
+  if (!last()) down_ = std::make_unique<Border>(along, index_ + 1, options_.parcel);
+  for (size_t piece = 0; piece < layout().pieces.size(); ++piece)
+    dp::on_grad_ready(weights_.parameters()[layout().pieces[piece].tensor], [this, piece = static_cast<int>(piece)] {
+      if (!announces_) return;
+      weights_.grad_ready(piece);
+      strategy_->grad_ready(piece);
+    });
+}
+
+Rows Stage::rows(int64_t batch) {
+  const int64_t parts = options_.schedule.microbatches, t = batch / parts + 1, part = batch % parts;
+  if (!drawn_ || drawn_->first != t) drawn_ = {t, source_(t)};
+  const int64_t n = drawn_->second.tokens.size(0) / parts;
+  return {drawn_->second.tokens.narrow(0, part * n, n), drawn_->second.targets.narrow(0, part * n, n)};
+}
+
+void Stage::bind(int64_t version) {
+  if (bound_ == version) return;
+  weights_.bind(ring_[version % std::ssize(ring_)]);
+  bound_ = version;
+}
+
+void Stage::with(const at::Tensor& weights, const std::function<void()>& f) {
+  weights_.bind(weights);
+  bound_ = -1;
+  f();
+}
+
+std::optional<double> Stage::step(int64_t t, double lr) {
+  TORCH_CHECK(t == done_ + 1, "[pipeline.stage] step ", t, " does not follow ", done_);
+  weights_.zero_grad();
+  loss_ = 0;
+  const auto ops = options_.schedule.ops(index_, t - 1, options_.steps);
+  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == Act::weights; });
+  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), Act::backward, &Op::act);
+  for (const Op& op : ops) {
+    announces_ = !defers && &op == &*final_backward;
+    switch (op.act) {
+      case Act::forward:
+        forward(op.batch);
+        break;
+      case Act::backward:
+        if (defers) {
+          Later later;
+          backward(op.batch);
+          put_off_[op.batch] = later.take();
+        } else {
+          backward(op.batch);
+        }
+        break;
+      case Act::weights: {
+        const auto begin = Clock::now();
+        const auto jobs = put_off_.extract(op.batch);
+        for (const auto& job : jobs.mapped()) job();
+        if (trace_) trace_->add(Doing::weights, begin, Clock::now(), op.batch);
+        break;
+      }
+      case Act::update:
+        for (size_t piece = 0; defers && piece < layout().pieces.size(); ++piece)
+          weights_.grad_ready(static_cast<int>(piece));
+        update(t, lr);
+    }
+  }
+  if (!last()) return {};
+  return loss_ / static_cast<double>(options_.schedule.microbatches);
+}
+
+void Stage::forward(int64_t batch) {
+  at::Tensor& input = inputs_[batch] = first() ? rows(batch).tokens : up_->receive();
+  most_.inputs = std::max(most_.inputs, std::ssize(inputs_) + std::ssize(put_off_));
+  if (last()) return;
+  const auto begin = Clock::now();
+  at::NoGradGuard no_grad;
+  bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
+  down_->send(body_.forward(input));
+  if (trace_) trace_->add(Doing::forward, begin, Clock::now(), batch);
+}
+
+void Stage::backward(int64_t batch) {
+  const at::Tensor input = inputs_.extract(batch).mapped().detach().requires_grad_(!first());
+  at::Tensor gradient;
+  if (!last()) gradient = down_->receive();
+  const auto begin = Clock::now();
+  bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
+  const at::Tensor output = body_.forward(input);
+  if (last()) {
+    const at::Tensor loss = body_.loss(output, rows(batch).targets);
+    const double value = loss.item<double>();
+    TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", done_ + 1,
+                ": try a smaller optim.lr, or optim.clip");
+    loss_ += value;
+    const int64_t parts = options_.schedule.microbatches;
+    (parts == 1 ? loss : loss.div(parts)).backward();
+  } else {
+    output.backward(gradient);
+  }
+  if (!first()) up_->send(input.grad());
+  if (trace_) trace_->add(Doing::backward, begin, Clock::now(), batch);
+}
+
+void Stage::update(int64_t t, double lr) {
+  const auto begin = Clock::now();
+  if (!options_.stash) {
+    const double rho = 1 - std::min(static_cast<double>(t) / static_cast<double>(options_.discount_steps), 1.0);
+    lr /= std::pow(static_cast<double>(std::max<int64_t>(1, options_.schedule.warmup[index_])), rho);
+  }
+  const double rates[optim::kGroups] = {lr, lr};
+  const auto size = std::ssize(ring_);
+  strategy_->step(
+      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates, .t = t});
+  ++done_;
+  if (trace_) trace_->add(Doing::update, begin, Clock::now(), t - 1);
+}
+
+void Stage::finish() {
+  strategy_->finish(newest());
+  bound_ = -1;
+}
+
+int64_t Stage::inputs_ahead(int stage) const {
+  const int64_t ahead = done_ == 0 ? 0 : options_.schedule.warmup[stage];
+  return options_.steps == 0 ? ahead : std::min(ahead, options_.steps - done_);
+}
+
+State Stage::state() {
+  State state;
+  put(state, "done", done_, Scope::all_equal);
+  state["x"] = {newest(), Scope::per_replica};
+  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
+    state[fmt::format("stash.{}", age)] = {ring_[(done_ - age) % std::ssize(ring_)], Scope::per_replica};
+  if (!first()) {  // the first stage's are tokens, which can be drawn again
+    for (const auto& [batch, input] : inputs_)
+      state[fmt::format("input.{}", batch - done_)] = {input, Scope::per_replica};
+    up_->take_in(inputs_ahead(index_ - 1) - inputs_ahead(index_));
+    int64_t k = inputs_ahead(index_);
+    for (const at::Tensor& input : up_->taken_in()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
+  }
+  add_prefixed(state, "strategy.", strategy_->state());
+  return state;
+}
+
+void Stage::load(const State& state) {
+  TORCH_CHECK(done_ == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
+  done_ = get_int(state, "done");
+  get(state, "x", newest());
+  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
+    get(state, fmt::format("stash.{}", age), ring_[(done_ - age) % std::ssize(ring_)]);
+  const int64_t kept = inputs_ahead(index_), sent = first() ? kept : inputs_ahead(index_ - 1);
+  for (int64_t k = 0; k < sent; ++k) {
+    if (first()) {
+      inputs_[done_ + k] = rows(done_ + k).tokens;
+      continue;
+    }
+    at::Tensor input = at::empty(options_.parcel.shape, options_.parcel.dtype);
+    get(state, fmt::format("input.{}", k), input);
+    if (k < kept)
+      inputs_[done_ + k] = input;
+    else
+      up_->put_back(input);
+  }
+  bound_ = -1;
+  strategy_->load(with_prefix(state, "strategy."));
+}
+
+double Stage::exposed_s() const {
+  return strategy_->exposed_s() + (up_ ? up_->exposed_s() : 0) + (down_ ? down_->exposed_s() : 0);
+}
+
+void Stage::record(const TracePtr& trace) {
+  trace_ = trace;
+  strategy_->record(trace);
+  if (up_) up_->record(trace);
+  if (down_) down_->record(trace);
+}
+
+}  // namespace thinwire::pipeline
