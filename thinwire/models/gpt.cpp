@@ -28,6 +28,8 @@ class Embedding : public Unit {
     return at::embedding(tokens, tokens_BT) + positions_.narrow(0, 0, time);
   }
 
+  int64_t work(int64_t) const override { return tokens.size(1); }
+
   const at::Tensor tokens;
 
  private:
@@ -51,6 +53,9 @@ class Block : public Unit {
   at::Tensor forward(const at::Tensor& x_BTW) override {
     const at::Tensor x = x_BTW + attention(norm(x_BTW, attention_norm_));
     return x + models::linear(at::gelu(models::linear(norm(x, mlp_norm_), up_)), down_);
+  }
+  int64_t work(int64_t context) const override {  // every token looks at all before it, twice
+    return qkv_.numel() + out_.numel() + up_.numel() + down_.numel() + context * out_.size(0);
   }
 
  private:

@@ -21,6 +21,7 @@ class Embedding : public Unit {
     TORCH_CHECK(tokens_BT.dim() == 2, "[models.mlp] tokens must be [batch, time], got ", tokens_BT.sizes());
     return at::embedding(tokens, tokens_BT);
   }
+  int64_t work(int64_t) const override { return tokens.size(1); }
 
   const at::Tensor tokens;
 };
@@ -44,6 +45,7 @@ class Layer : public Unit {
   at::Tensor forward(const at::Tensor& x_BTW) override {
     return at::gelu(models::linear(norm(first_ ? last_few(x_BTW) : x_BTW, norm_), linear_));
   }
+  int64_t work(int64_t) const override { return linear_.numel(); }
 
  private:
   bool first_;

@@ -26,6 +26,8 @@ class Unit {
  public:
   virtual ~Unit() = default;
   virtual at::Tensor forward(const at::Tensor& x) = 0;
+  // About how many multiplications a token takes in it: for balancing stages.
+  virtual int64_t work(int64_t context) const = 0;
   std::vector<Parameter> parameters;  // in registration order; a tied weight is listed by its first owner only
 };
 

@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kAll = "all.safetensors";
 constexpr const char* kFormat = "thinwire-checkpoint";
 constexpr uint64_t kVersion = 1;
 constexpr int kMaxDepth = 64;                      // of the manifest's JSON
@@ -35,7 +34,14 @@ constexpr size_t kMaxManifest = size_t{64} << 20;  // bytes
 fs::path home_of(const fs::path& run) { return run / "checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
 std::string draft_name(int64_t step) { return fmt::format(".step-{}.tmp", step); }
-std::string replica_name(int64_t replica) { return fmt::format("replica-{}.safetensors", replica); }
+
+// Files carry their stage's number only where there are several.
+std::string stage_name(int64_t stage, int64_t stages) { return stages == 1 ? "" : fmt::format("stage-{}.", stage); }
+std::string all_name(int64_t stage, int64_t stages) { return stage_name(stage, stages) + "all.safetensors"; }
+std::string replica_name(int64_t replica, int64_t stage, int64_t stages) {
+  return fmt::format("{}replica-{}.safetensors", stage_name(stage, stages), replica);
+}
+
 std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
 std::string hash_of(std::string_view bytes) { return hex(XXH3_64bits(bytes.data(), bytes.size())); }
 
@@ -219,18 +225,21 @@ json parse_manifest(const std::string& text, const fs::path& path) {
   TORCH_CHECK(seal == seal_of(manifest), path.string(), ": damaged, its XXH3 does not fit");
   field(manifest, "step", json::value_t::number_unsigned, path);
   field(manifest, "replicas", json::value_t::number_unsigned, path);
+  if (manifest.contains("stages")) field(manifest, "stages", json::value_t::number_unsigned, path);
   field(manifest, "files", json::value_t::object, path);
   TORCH_CHECK(manifest.contains("facts"), path.string(), ": has no 'facts'");
   return manifest;
 }
 
-void write_manifest(const fs::path& path, int64_t step, const json& facts, const Written& all,
-                    const std::vector<Written>& replicas) {
-  const auto about = [](const Written& file) { return json{{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}}; };
-  json files{{kAll, about(all)}};
-  for (size_t k = 0; k < replicas.size(); ++k) files[replica_name(static_cast<int64_t>(k))] = about(replicas[k]);
-  json manifest{{"format", kFormat},           {"version", kVersion}, {"step", step},
-                {"replicas", replicas.size()}, {"facts", facts},      {"files", files}};
+using Files = std::map<std::string, Written>;
+
+void write_manifest(const fs::path& path, int64_t step, const json& facts, int64_t ranks, int64_t stages,
+                    const Files& written) {
+  json files;
+  for (const auto& [name, file] : written) files[name] = {{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
+  json manifest{{"format", kFormat},          {"version", kVersion}, {"step", step},
+                {"replicas", ranks / stages}, {"facts", facts},      {"files", files}};
+  if (stages > 1) manifest["stages"] = stages;
   manifest["xxh3"] = seal_of(manifest);
   const std::string text = manifest.dump(2) + "\n";
   parse_manifest(text, path);  // facts that could not be read back must not get onto disk
@@ -254,24 +263,32 @@ Safetensors read_part(const fs::path& folder, const std::string& name, const jso
 }  // namespace
 
 void save_checkpoint(const fs::path& run, int64_t step, const State& state, const json& facts, int64_t keep,
-                     comm::Group& group) {
+                     comm::Group& group, int64_t stages) {
   TORCH_CHECK(step >= 0, "[train.checkpoint] step must be at least 0, got ", step);
   TORCH_CHECK(keep >= 1, "[train.checkpoint] keep must be at least 1, got ", keep);
+  TORCH_CHECK(stages >= 1 && group.size() % stages == 0, "[train.checkpoint] ", group.size(), " ranks cannot be ",
+              stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
   const bool first = group.rank() == 0;
+  const int64_t stage = group.rank() % stages, replica = group.rank() / stages;
   Written all, own;
 
   together(group, draft, [&] {
     if (first) prepare(home, draft);
   });
   together(group, draft, [&] {
-    if (first) all = write_part(draft / kAll, state, true);
-    own = write_part(draft / replica_name(group.rank()), state, false);
+    if (replica == 0) all = write_part(draft / all_name(stage, stages), state, true);
+    own = write_part(draft / replica_name(replica, stage, stages), state, false);
   });
-  const std::vector<Written> replicas = gather(own, group);
+  const std::vector<Written> alls = gather(all, group), owns = gather(own, group);
   together(group, draft, [&] {
     if (!first) return;
-    write_manifest(draft / kManifest, step, facts, all, replicas);
+    Files files;
+    for (int64_t rank = 0; rank < group.size(); ++rank) {
+      files[replica_name(rank / stages, rank % stages, stages)] = owns[rank];
+      if (rank < stages) files[all_name(rank, stages)] = alls[rank];
+    }
+    write_manifest(draft / kManifest, step, facts, group.size(), stages, files);
     publish(draft, home / step_name(step));
     prune(home, step, keep);
   });
@@ -282,18 +299,27 @@ int64_t newest_checkpoint(const fs::path& run) {
   return steps.empty() ? -1 : steps.back();
 }
 
-Loaded load_checkpoint(const fs::path& folder, int replica) {
+int64_t stages_of(const fs::path& folder) {
+  const fs::path path = folder / kManifest;
+  return static_cast<int64_t>(parse_manifest(read_bytes(path), path).value("stages", uint64_t{1}));
+}
+
+Loaded load_checkpoint(const fs::path& folder, int replica, int stage) {
   const fs::path path = folder / kManifest;
   json manifest = parse_manifest(read_bytes(path), path);
-  const auto replicas = manifest["replicas"].get<uint64_t>();
+  const auto replicas = manifest["replicas"].get<uint64_t>(), stages = manifest.value("stages", uint64_t{1});
   TORCH_CHECK(replica >= 0 && static_cast<uint64_t>(replica) < replicas, path.string(), ": wanted replica ", replica,
               ", the checkpoint has ", replicas, " (counted from 0)");
+  TORCH_CHECK(stage >= 0 && static_cast<uint64_t>(stage) < stages, path.string(), ": wanted stage ", stage,
+              ", the checkpoint has ", stages, " (counted from 0)");
+  const auto count = static_cast<int64_t>(stages);
+  const std::string all = all_name(stage, count), own = replica_name(replica, stage, count);
   Loaded loaded;
-  for (auto& [name, value] : read_part(folder, kAll, manifest["files"]).tensors)
+  for (auto& [name, value] : read_part(folder, all, manifest["files"]).tensors)
     loaded.state[name] = {std::move(value), Scope::all_equal};
-  for (auto& [name, value] : read_part(folder, replica_name(replica), manifest["files"]).tensors) {
+  for (auto& [name, value] : read_part(folder, own, manifest["files"]).tensors) {
     const bool fresh = loaded.state.try_emplace(name, Entry{std::move(value), Scope::per_replica}).second;
-    TORCH_CHECK(fresh, (folder / replica_name(replica)).string(), ": ", json(name).dump(), " is in ", kAll, " too");
+    TORCH_CHECK(fresh, (folder / own).string(), ": ", json(name).dump(), " is in ", all, " too");
   }
   loaded.facts = std::move(manifest["facts"]);
   return loaded;

@@ -4,6 +4,8 @@
 //   checkpoints/step-120/all.safetensors        what all ranks hold alike
 //   checkpoints/step-120/replica-0.safetensors  what replica 0 holds alone, and so on
 //
+// Where replicas are cut into stages, each stage has files of its own: stage-1.all.safetensors, and so on.
+//
 // A checkpoint is written aside (checkpoints/.step-120.tmp), flushed to disk and renamed, so a folder called step-N is
 // always whole; whatever else is found there is a leftover and is removed by the next save. Reading checks every hash
 // and treats every byte as untrusted: a damaged file is an error that names it, never a crash or a silent fallback.
@@ -20,11 +22,12 @@
 
 namespace thinwire::train {
 
-// Collective over `group` (bare, one rank a replica). `facts` become part of the manifest and are read back as they
-// were; rank 0's count. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is in place.
-// If writing fails (no space), the unfinished folder is removed, older checkpoints stay, and every rank throws.
+// Collective over `group` (bare; rank = replica * stages + stage). `facts` become part of the manifest and are read
+// back as they were; rank 0's count. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is
+// in place. If writing fails (no space), the unfinished folder is removed, older checkpoints stay, and every rank
+// throws.
 void save_checkpoint(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts,
-                     int64_t keep, comm::Group& group);
+                     int64_t keep, comm::Group& group, int64_t stages = 1);
 
 // The step of the newest checkpoint of a run, or -1.
 int64_t newest_checkpoint(const std::filesystem::path& run);
@@ -33,7 +36,10 @@ struct Loaded {
   State state;
   nlohmann::json facts;
 };
-// Reads what `replica` needs of a checkpoint folder. Not collective. Throws an error that starts with the file's path.
-Loaded load_checkpoint(const std::filesystem::path& folder, int replica);
+// Reads what a stage of a replica needs of a checkpoint folder. Not collective. Throws an error that starts with the
+// file's path.
+Loaded load_checkpoint(const std::filesystem::path& folder, int replica, int stage = 0);
+// How many stages a checkpoint's replicas were cut into.
+int64_t stages_of(const std::filesystem::path& folder);
 
 }  // namespace thinwire::train

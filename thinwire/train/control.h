@@ -10,23 +10,24 @@
 #include <optional>
 
 #include "thinwire/comm/group.h"
-#include "thinwire/train/replica.h"
+#include "thinwire/train/worker.h"
 
 namespace thinwire::train {
 
 struct Tally {
   int64_t step = 0;
   bool stop = false;
-  double loss = 0;  // means over the ranks
+  double loss = 0;  // means over the ranks, of the loss over those who know it
   Costs costs;
-  double wire_bytes = 0;
+  double wire_bytes = 0, stage_bytes = 0;
   dp::GradientNorms norms;  // 0 where the strategy has none
 };
 
 class Control {
  public:
   explicit Control(comm::GroupPtr bare) : bare_(std::move(bare)) {}
-  void tell(int64_t step, bool stop, double loss, const Costs& costs, const std::optional<dp::GradientNorms>& norms);
+  void tell(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
+            const std::optional<dp::GradientNorms>& norms);
   // The oldest tally that is more than `behind` steps old, waited for; nothing if there is none.
   std::optional<Tally> next(int behind);
 

@@ -1,5 +1,6 @@
 #include "thinwire/train/inspect.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
@@ -79,14 +80,22 @@ at::Tensor weights_of_file(const fs::path& path, models::Model& model, const opt
   return x;
 }
 
-// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same.
-at::Tensor weights_of_checkpoint(const fs::path& folder, const State& state, const optim::Layout& layout) {
-  const auto z = state.find("strategy.z"), x = state.find("x");
-  TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");
-  at::Tensor weights = z != state.end() ? z->second.value : x->second.value;
-  TORCH_CHECK(weights.dim() == 1 && weights.numel() == layout.numel && weights.scalar_type() == at::kFloat,
-              folder.string(), ": should have ", layout.numel, " weights, has ", weights.scalar_type(), " ",
-              weights.sizes());
+// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same. Stages one after
+// another are the whole.
+at::Tensor weights_of_checkpoint(const fs::path& folder, const optim::Layout& layout) {
+  std::vector<at::Tensor> stages;
+  for (int stage = 0; stage < stages_of(folder); ++stage) {
+    const State state = load_checkpoint(folder, 0, stage).state;
+    const auto z = state.find("strategy.z"), x = state.find("x");
+    TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");
+    const at::Tensor& weights = z != state.end() ? z->second.value : x->second.value;
+    TORCH_CHECK(weights.dim() == 1 && weights.scalar_type() == at::kFloat, folder.string(),
+                ": weights should be a vector of floats, are ", weights.scalar_type(), " ", weights.sizes());
+    stages.push_back(weights);
+  }
+  at::Tensor weights = stages.size() == 1 ? stages[0] : at::cat(stages);
+  TORCH_CHECK(weights.numel() == layout.numel, folder.string(), ": should have ", layout.numel, " weights, has ",
+              weights.numel());
   return weights;
 }
 
@@ -114,9 +123,8 @@ Trained fill(Recipe recipe, fs::path from, bool finished,
 
 Trained of_checkpoint(const fs::path& folder) {
   const Loaded loaded = load_checkpoint(folder, 0);
-  return fill(recipe_of(loaded.facts, folder), folder, false, [&](models::Model&, const optim::Layout& layout) {
-    return weights_of_checkpoint(folder, loaded.state, layout);
-  });
+  return fill(recipe_of(loaded.facts, folder), folder, false,
+              [&](models::Model&, const optim::Layout& layout) { return weights_of_checkpoint(folder, layout); });
 }
 
 Trained of_file(const fs::path& run) {
@@ -211,7 +219,10 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
     check_files(folder);
     facts.recipe = recipe_of(loaded.facts, folder);
     facts.step = loaded.facts.value("step", int64_t{0});
-    for (const auto& [name, entry] : loaded.state) facts.entries[name] = words_for(entry);
+    const int64_t stages = stages_of(folder);
+    for (int stage = 0; stage < stages; ++stage)
+      for (const auto& [name, entry] : stage == 0 ? loaded.state : load_checkpoint(folder, 0, stage).state)
+        facts.entries[stages == 1 ? name : fmt::format("stage {}: {}", stage, name)] = words_for(entry);
   } catch (const std::exception& error) {
     facts.damage = one_line(error);
   }

@@ -1,8 +1,9 @@
 // A recipe: everything that decides what a run computes, in one struct.
 //
-// In TOML it has a section for each owner of options ([model], [data], [optim], [strategy], [workers], [link],
-// [train]); the keys are the fields those options declare. Unknown sections and keys are errors with the nearest name.
-// Beside them, [compare.NAME] holds keys that `thinwire compare` uses for strategy NAME only ("optim.lr = 0.002").
+// In TOML it has a section for each owner of options ([model], [data], [optim], [strategy], [workers],
+// [pipeline], [link], [train]); the keys are the fields those options declare. Unknown sections and keys are errors
+// with the nearest name. Beside them, [compare.NAME] holds keys that `thinwire compare` uses for strategy NAME only
+// ("optim.lr = 0.002").
 #pragma once
 
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "thinwire/models/model.h"
 #include "thinwire/net/link.h"
 #include "thinwire/optim/catalog.h"
+#include "thinwire/pipeline/options.h"
 
 namespace thinwire::train {
 
@@ -27,18 +29,19 @@ struct WorkersOptions {
 template <class F>
 void fields(F&& f, WorkersOptions& o) {
   f("replicas", o.replicas, between(1, 256), "copies of the model that train side by side");
-  f("stages", o.stages, between(1, 1), "parts a model is cut into; only 1 in this version");
+  f("stages", o.stages, between(1, 64), "parts a model is cut into, each on a rank of its own: see [pipeline]");
   f("shards", o.shards, between(1, 1), "ranks that share one replica; only 1 in this version");
   f("zero", o.zero, between(0, 0), "what those ranks share; only 0 in this version");
 }
 
 struct LinkOptions {
-  net::Link replicas;
+  net::Link replicas, stages;
 };
 template <class F>
 void fields(F&& f, LinkOptions& o) {
   f("replicas", o.replicas, any(),
     "emulated link of each replica, \"rate/latency\" like \"100mbit/20ms\" (docs/net.md has more), or \"none\"");
+  f("stages", o.stages, any(), "emulated link of each rank to the stages before and after it, likewise");
 }
 
 struct TrainOptions {
@@ -75,15 +78,22 @@ void fields(F&& f, TrainOptions& o) {
     "of forward and backward; weights and all other state stay float32");
 }
 
+// What a model computes in.
+inline at::ScalarType compute_dtype(const TrainOptions& o) {
+  return o.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
+
 struct Recipe {
   models::ModelOptions model;
   data::DataOptions data;
   optim::OptimOptions optim;
   dp::StrategyOptions strategy;
   WorkersOptions workers;
+  pipeline::PipelineOptions pipeline;
   LinkOptions link;
   TrainOptions train;
 
+  int64_t ranks() const { return workers.replicas * workers.stages; }
   int64_t tokens_per_step() const { return workers.replicas * train.batch * model.context; }
   // How many steps there will be, 0 if the clock decides.
   int64_t planned_steps() const;
@@ -97,6 +107,7 @@ void sections(F&& f, R& recipe) {
   f("optim", recipe.optim);
   f("strategy", recipe.strategy);
   f("workers", recipe.workers);
+  f("pipeline", recipe.pipeline);
   f("link", recipe.link);
   f("train", recipe.train);
 }

@@ -9,15 +9,14 @@
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/comm/world.h"
-#include "thinwire/net/emulated_mail.h"
 #include "thinwire/train/checkpoint.h"
 #include "thinwire/train/control.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
-#include "thinwire/train/replica.h"
 #include "thinwire/train/safetensors.h"
 #include "thinwire/train/settle.h"
+#include "thinwire/train/staged.h"
 #include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
@@ -56,14 +55,11 @@ class Rank {
         observer_(observer),
         text_(std::move(text)),
         bare_(bare),
-        wire_(recipe.link.replicas.none() ? bare->over(bare->mail())
-                                          : bare->over(std::make_shared<net::EmulatedMail>(
-                                                bare->mail(), recipe.link.replicas, recipe.train.seed))),
+        mesh_(make_mesh(recipe, bare, traces[bare->rank()])),
         traces_(traces),
-        replica_(recipe, text_, wire_, bare_),
+        worker_(make_worker(recipe, text_, mesh_)),
         control_(bare_) {
-    wire_->record(traces_[bare_->rank()]);
-    replica_.record(traces_[bare_->rank()]);
+    worker_->record(traces_[bare_->rank()]);
   }
 
   Result run() {
@@ -71,7 +67,7 @@ class Rank {
     Metrics metrics(leads() && !options_.dir.empty() ? options_.dir / "metrics.jsonl" : fs::path(), step_);
     metrics_ = &metrics;
     if (leads())
-      observer_.started(recipe_, {.parameters = replica_.model().numel(),
+      observer_.started(recipe_, {.parameters = worker_->model().numel(),
                                   .from_step = step_,
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
@@ -97,7 +93,7 @@ class Rank {
       return;
     }
     const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
-    auto loaded = load_checkpoint(folder, bare_->rank());
+    auto loaded = load_checkpoint(folder, mesh_.replica, mesh_.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
     if (auto difference = first_difference(make_recipe(stored), recipe_))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
@@ -105,7 +101,7 @@ class Rank {
       throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
     if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
-    replica_.load(loaded.state);
+    worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
     bare_->barrier();  // nobody writes before everybody could read
   }
@@ -114,25 +110,25 @@ class Rank {
   bool wants_to_stop() {
     if (!leads()) return false;
     if (options_.stop && options_.stop->load()) return true;
-    return recipe_.train.seconds > 0 && replica_.costs().seconds >= recipe_.train.seconds;
+    return recipe_.train.seconds > 0 && worker_->costs().seconds >= recipe_.train.seconds;
   }
 
   void train() {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
-      replica_.watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
-      const double loss = replica_.step(++step_);
-      control_.tell(step_, wants_to_stop(), loss, replica_.costs(), replica_.norms());
+      worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
+      const auto loss = worker_->step(++step_);
+      control_.tell(step_, wants_to_stop(), loss, worker_->costs(), worker_->norms());
       const auto told = Clock::now();
-      stop = report(1);
-      replica_.waited(seconds_since(told));
+      stop = report(1 + worker_->lead());
+      worker_->waited(seconds_since(told));
       if (due(recipe_.train.eval_every)) stop |= report(0), evaluate();
       if (due(recipe_.train.save_every)) stop |= report(0), save();
     }
-    replica_.watch(false);
+    worker_->watch(false);
     const auto begin = Clock::now();
-    replica_.drain();
+    worker_->drain();
     drain_s_ = seconds_since(begin);
     stop |= report(0);
     stopped_from_outside_ = stop && asked_from_outside();
@@ -142,7 +138,7 @@ class Rank {
 
   // A resumed run whose seconds were used up before does no further step.
   bool all_agree_time_is_up() {
-    return means(*bare_, {leads() && replica_.costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
+    return means(*bare_, {leads() && worker_->costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
   }
 
   bool asked_from_outside() {
@@ -157,7 +153,7 @@ class Rank {
     while (auto tally = control_.next(behind)) {
       stop |= tally->stop;
       const auto batch = static_cast<double>(recipe_.train.batch);
-      noise_.add(tally->norms.local, tally->norms.mean, batch, batch * bare_->size());
+      noise_.add(tally->norms.local, tally->norms.mean, batch, batch * mesh_.replicas);
       if (!leads()) continue;
       const int64_t planned = recipe_.planned_steps();
       const double share = planned > 0 ? static_cast<double>(tally->step) / static_cast<double>(planned)
@@ -165,7 +161,7 @@ class Rank {
       const Progress progress{.step = tally->step,
                               .tokens = tally->step * recipe_.tokens_per_step(),
                               .loss = tally->loss,
-                              .lr = replica_.schedule().at(tally->step),
+                              .lr = worker_->schedule().at(tally->step),
                               .seconds = tally->costs.seconds,
                               .compute_s = tally->costs.compute_s,
                               .exposed_s = tally->costs.exposed_s,
@@ -180,9 +176,9 @@ class Rank {
 
   double evaluate(bool final = false) {
     const Evaluation evaluation{.step = step_,
-                                .val_loss = replica_.evaluate(),
-                                .consensus_distance = replica_.consensus_distance(),
-                                .prediction_error = replica_.prediction_error(),
+                                .val_loss = worker_->evaluate(),
+                                .consensus_distance = worker_->consensus_distance(),
+                                .prediction_error = worker_->prediction_error(),
                                 .final = final};
     if (leads()) {
       metrics_->write(to_json(evaluation));
@@ -193,27 +189,27 @@ class Rank {
 
   void save() {
     if (options_.dir.empty() || step_ == saved_) return;
-    State state = replica_.state();
+    State state = worker_->state();
     noise_.put(state, "noise.");
     save_checkpoint(options_.dir, step_, state,
                     {{"recipe", to_toml(recipe_)}, {"step", step_}, {"text_hash", text_->hash}},
-                    recipe_.train.keep_checkpoints, *bare_);
+                    recipe_.train.keep_checkpoints, *bare_, mesh_.stages);
     saved_ = step_;
     if (leads()) observer_.saved(step_);
   }
 
   Result finish() {
-    const int64_t sent_before = wire_->ledger().sent();
+    const int64_t sent_before = mesh_.wire->ledger().sent();
     const auto start = Clock::now();
-    replica_.finish();
+    worker_->finish();
     const double seconds = drain_s_ + seconds_since(start);
-    const double sent = static_cast<double>(wire_->ledger().sent() - sent_before);
+    const double sent = static_cast<double>(mesh_.wire->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
     const auto mean = means(*bare_, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
-    const at::Tensor agreed = replica_.consensus();  // all ranks: it may take an exchange
+    const at::Tensor agreed = worker_->agreed();  // all ranks: it may take an exchange
     if (leads() && !options_.dir.empty()) {
       write_model(agreed);
       write_record(done);
@@ -225,9 +221,10 @@ class Rank {
   void write_record(const Result& done) {
     auto record = to_json(done, "done");
     const Machine machine = this_machine();
-    record["parameters"] = replica_.model().numel();
+    record["parameters"] = worker_->model().numel();
     record["replicas"] = recipe_.workers.replicas;
     record["link"] = to_text(recipe_.link.replicas);
+    if (mesh_.stages > 1) record["stages"] = mesh_.stages;
     if (text_->entropy) record["entropy"] = *text_->entropy;
     record["machine"] = {{"cores", machine.cores}, {"cpu", machine.cpu}};
     record["command"] = options_.command;
@@ -239,10 +236,10 @@ class Rank {
   }
 
   Result result(bool finished) {
-    const Costs& costs = replica_.costs();
-    const auto mean =
-        means(*bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
-                       static_cast<double>(replica_.setup_bytes()), costs.update_s});
+    const Costs& costs = worker_->costs();
+    const auto mean = means(
+        *bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
+                 static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes)});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = step_ * recipe_.tokens_per_step();
     r.seconds = mean[0];
@@ -251,11 +248,13 @@ class Rank {
     r.wire_bytes = mean[3];
     r.setup_bytes = mean[4];
     r.update_s = mean[5];
+    if (mesh_.stages > 1) r.stage_bytes = mean[6];
     const double busy = r.compute_s + r.exposed_s;
     r.utilisation = busy > 0 ? r.compute_s / busy : 1;
     r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
     r.noise_scale = noise_.batch();
-    r.weights_hash = optim::weights_hash(replica_.layout(), replica_.consensus());
+    const at::Tensor agreed = worker_->agreed();
+    if (leads()) r.weights_hash = optim::weights_hash(worker_->layout(), agreed);
     return r;
   }
 
@@ -263,9 +262,9 @@ class Rank {
   void write_model(const at::Tensor& weights) {
     std::map<std::string, at::Tensor> tensors;
     size_t piece = 0;
-    for (const auto& unit : replica_.model().units)
+    for (const auto& unit : worker_->model().units)
       for (const auto& parameter : unit->parameters) {
-        const auto& p = replica_.layout().pieces[piece++];
+        const auto& p = worker_->layout().pieces[piece++];
         tensors[parameter.name] = weights.narrow(0, p.at, p.numel).view(parameter.tensor.sizes());
       }
     const fs::path aside = options_.dir / ".model.safetensors.tmp";
@@ -278,9 +277,10 @@ class Rank {
   const RunOptions& options_;
   Observer& observer_;
   const std::shared_ptr<const data::Text> text_;
-  const std::shared_ptr<comm::MailGroup> bare_, wire_;
+  const std::shared_ptr<comm::MailGroup> bare_;
+  const Mesh mesh_;
   const std::vector<TracePtr>& traces_;  // of all ranks
-  Replica replica_;
+  const std::unique_ptr<Worker> worker_;
   Control control_;
   NoiseScale noise_;
   Metrics* metrics_ = nullptr;
@@ -292,9 +292,17 @@ class Rank {
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
+  auto units = models::parameters_by_unit(*model);
+  const auto stages = static_cast<int>(recipe.workers.stages);
+  if (stages > 1) check_stages(recipe);
   if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
-  const auto layout = optim::make_layout(models::parameters_by_unit(*model));
-  dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
+  const auto cut = stages > 1 ? cut_of(recipe, *model) : std::vector{std::ssize(units)};
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto [first, end] = units_of(cut, stage);
+    const auto layout =
+        optim::make_layout({units.begin() + static_cast<int64_t>(first), units.begin() + static_cast<int64_t>(end)});
+    dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
+  }
 }
 
 // Whether the run directory is free, or holds a run to go on with.
@@ -335,8 +343,8 @@ Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   prepare(recipe, options);
   Result result;
   std::vector<TracePtr> traces;
-  for (int64_t i = 0; i < recipe.workers.replicas; ++i) traces.push_back(std::make_shared<Trace>(4096));
-  comm::run_world(static_cast<int>(recipe.workers.replicas),
+  for (int64_t i = 0; i < recipe.ranks(); ++i) traces.push_back(std::make_shared<Trace>(4096));
+  comm::run_world(static_cast<int>(recipe.ranks()),
                   [&](std::shared_ptr<comm::MailGroup> bare) {
                     Result own = Rank(recipe, settled.notes, options, observer, text, bare, traces).run();
                     if (bare->rank() == 0) result = own;

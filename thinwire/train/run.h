@@ -37,6 +37,7 @@ struct Result {
   double seconds = 0, compute_s = 0, exposed_s = 0, utilisation = 0, tokens_per_s = 0;
   double update_s = 0;  // of compute_s, in the update rule; 0 where the strategy is its own rule
   double wire_bytes = 0, setup_bytes = 0, finish_bytes = 0, finish_s = 0;
+  std::optional<double> stage_bytes = {};  // sent to other stages, where there are some
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
 };

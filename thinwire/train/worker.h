@@ -1,0 +1,96 @@
+// One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (staged.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "thinwire/data/text.h"
+#include "thinwire/train/mesh.h"
+#include "thinwire/train/recipe.h"
+
+namespace thinwire::train {
+
+// What the training steps cost this rank; evaluation, checkpoints and finish() are not in it.
+struct Costs {
+  double seconds = 0;       // wall time, with what went to waiting for slower ranks between two steps
+  double exposed_s = 0;     // of it, waiting for the wire
+  double compute_s = 0;     // forward, backward, update
+  double update_s = 0;      // of it, in the update rule
+  int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
+  int64_t stage_bytes = 0;  // sent to other stages
+};
+
+class Worker {
+ public:
+  virtual ~Worker() = default;
+
+  // Training step t (from 1). Returns the loss on the own batch, where this rank knows it; throws if it is not finite.
+  std::optional<double> step(int64_t t);
+  // Mean loss of the consensus weights on the held-out text, shared out over the replicas; throws if it is not finite.
+  // Collective.
+  double evaluate();
+  // mean_i ||x_i - mean x||^2 / ||mean x||^2. Collective.
+  double consensus_distance();
+  // Waits for what is under way, so that the costs have it. Collective.
+  void drain();
+  virtual void finish() = 0;
+  // The weights that replicas agree on, of the whole model, flat; on rank 0 only. Collective.
+  virtual at::Tensor agreed() = 0;
+
+  // Weights, strategy and costs; between steps. Collective.
+  State state();
+  void load(const State& state);
+
+  // Before a step: whether what lands in it is to be judged. And the verdict; collective.
+  void watch(bool yes) { strategy().watch(yes); }
+  std::optional<double> prediction_error();
+
+  // Of the last step, where the strategy has them.
+  std::optional<dp::GradientNorms> norms() { return strategy().norms(); }
+  // How many steps a rank may be ahead of another.
+  virtual int lead() const { return 0; }
+  const Costs& costs() const { return costs_; }
+  void waited(double seconds) { costs_.seconds += seconds; }
+  const optim::Schedule& schedule() const { return schedule_; }
+  const models::Model& model() const { return *model_; }
+  const optim::Layout& layout() const { return layout_; }  // of the whole model
+  int64_t setup_bytes() const { return setup_bytes_; }
+  // From now on steps and waits are entered in `trace`.
+  virtual void record(const TracePtr& trace) { trace_ = trace; }
+
+ protected:
+  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh);
+  void made();  // by constructors, at their end: what was sent until here was setting up
+
+  virtual dp::Strategy& strategy() = 0;
+  virtual double exposed_s() { return strategy().exposed_s(); }
+  virtual at::Tensor newest() = 0;  // weights of this rank
+  virtual std::optional<double> do_step(int64_t t) = 0;
+  // Sum over the rows of the mean loss of each, of what replicas agree on; on the last stage, elsewhere 0.
+  virtual double sum_of_losses(const data::Batch& held_out) = 0;
+  virtual State own_state() = 0;
+  virtual void load_own(const State& state) = 0;
+
+  data::Batch batch_of(int64_t t) const;
+
+  const Recipe recipe_;
+  const std::shared_ptr<const data::Text> text_;
+  const Mesh mesh_;
+  const optim::Schedule schedule_;
+  const std::shared_ptr<models::Model> model_;  // whole; a stage uses its units of it
+  const optim::Layout layout_;
+  TracePtr trace_;
+
+ private:
+  void count_bytes();
+
+  at::Tensor mean_;  // of the weights; made when first needed
+  Costs costs_;
+  int64_t setup_bytes_ = 0;
+  int64_t sent_before_ = 0, sent_along_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
+};
+
+// A Replica, or a Staged where the recipe has stages. Collective.
+std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh);
+
+}  // namespace thinwire::train
