@@ -27,9 +27,9 @@ std::string Arguments::command(const std::string& verb) const {
   return line;
 }
 
-std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy) const {
+std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy, bool schedule) const {
   if (quiet) return std::make_unique<train::Observer>();
-  return json ? json_lines(strategy) : console();
+  return json ? json_lines(strategy) : console(schedule);
 }
 
 std::filesystem::path Arguments::directory(const std::string& name) const {

@@ -20,9 +20,10 @@ struct Arguments {
   bool quiet = false;
 
   void add_to(CLI::App& verb);
-  train::RecipeText text() const;                                                // the recipe with the keys applied
-  std::string command(const std::string& verb) const;                            // as a person would type it
-  std::unique_ptr<train::Observer> observer(const std::string& strategy) const;  // as --json and --quiet ask
+  train::RecipeText text() const;                      // the recipe with the keys applied
+  std::string command(const std::string& verb) const;  // as a person would type it
+  // As --json and --quiet ask; `schedule` as for console().
+  std::unique_ptr<train::Observer> observer(const std::string& strategy, bool schedule = false) const;
   // --dir, or runs/NAME-DATE-TIME.
   std::filesystem::path directory(const std::string& name) const;
 };

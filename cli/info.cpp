@@ -74,11 +74,15 @@ Json to_json(const RunFacts& run) {
                {"model", run.recipe.model.name},
                {"parameters", run.parameters},
                {"replicas", run.recipe.workers.replicas},
-               {"link", to_text(run.recipe.link.replicas)},
-               {"steps", run.steps},
-               {"planned_steps", run.planned_steps},
-               {"seconds", run.seconds},
-               {"finished", run.finished}};
+               {"link", to_text(run.recipe.link.replicas)}};
+  if (run.recipe.workers.stages > 1) {
+    json["stages"] = run.recipe.workers.stages;
+    json["stage_link"] = to_text(run.recipe.link.stages);
+  }
+  json["steps"] = run.steps;
+  json["planned_steps"] = run.planned_steps;
+  json["seconds"] = run.seconds;
+  json["finished"] = run.finished;
   if (run.loss) json["loss"] = *run.loss;
   if (run.val_loss) json["val_loss"] = *run.val_loss;
   if (!run.weights_hash.empty()) json["weights_hash"] = run.weights_hash;

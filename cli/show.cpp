@@ -10,9 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 
 #include "thinwire/base/clock.h"
 #include "thinwire/train/metrics.h"
+#include "thinwire/train/pipeline_record.h"
 
 namespace thinwire::cli {
 namespace {
@@ -27,8 +29,21 @@ bool terminal_is_dumb() {
   return name && std::string_view(name) == "dumb";
 }
 
+std::string link_text(const net::Link& link) { return link.none() ? "no emulated link" : to_text(link); }
+
+// "4 replicas over 100mbit/20ms"
+std::string who_text(const train::Recipe& r) {
+  const int64_t replicas = r.workers.replicas, stages = r.workers.stages;
+  std::string text = fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s");
+  if (stages == 1) return text + " over " + link_text(r.link.replicas);
+  text += fmt::format(" of {} stages over ", stages);
+  if (replicas > 1) text += link_text(r.link.replicas) + " and ";
+  return text + link_text(r.link.stages) + " between stages";
+}
+
 class Console final : public train::Observer {
  public:
+  explicit Console(bool schedule) : schedule_(schedule) {}
   ~Console() override {
     clear();
     std::fflush(stdout);
@@ -40,6 +55,7 @@ class Console final : public train::Observer {
     say(headline(recipe, start.parameters));
     for (const auto& note : start.notes) say("  " + note);
     if (start.from_step > 0) say(fmt::format("  resumed after step {}", start.from_step));
+    if (schedule_ && start.from_step == 0) draw_schedule();
     begun_ = Clock::now();
   }
 
@@ -64,6 +80,13 @@ class Console final : public train::Observer {
   }
 
  private:
+  void draw_schedule() {
+    const int64_t width = stdout_is_terminal() ? terminal_width() : 100;
+    if (recipe_.workers.stages == 1 || recipe_.workers.stages > 16 || width < 60) return;
+    std::stringstream lines(train::schedule_text(recipe_, static_cast<int>(std::min<int64_t>(width, 100) - 2)));
+    for (std::string text; std::getline(lines, text);) say("  " + text);
+  }
+
   std::string line(const train::Progress& p) const {
     const std::string steps = planned_ > 0 ? fmt::format("{}/{}", p.step, planned_) : fmt::format("{}", p.step);
     const double busy = p.compute_s + p.exposed_s;
@@ -92,6 +115,7 @@ class Console final : public train::Observer {
     std::fflush(stdout);
   }
 
+  const bool schedule_;
   const bool live_ = stdout_is_terminal() && !terminal_is_dumb();
   train::Recipe recipe_;
   train::Progress last_;
@@ -106,13 +130,18 @@ class JsonLines final : public train::Observer {
  public:
   explicit JsonLines(std::string strategy) : strategy_(std::move(strategy)) {}
   void started(const train::Recipe& recipe, const train::Start& start) override {
-    print({{"event", "start"},
-           {"parameters", start.parameters},
-           {"replicas", recipe.workers.replicas},
-           {"link", to_text(recipe.link.replicas)},
-           {"from_step", start.from_step},
-           {"planned_steps", start.planned_steps},
-           {"notes", start.notes}});
+    nlohmann::ordered_json line = {{"event", "start"},
+                                   {"parameters", start.parameters},
+                                   {"replicas", recipe.workers.replicas},
+                                   {"link", to_text(recipe.link.replicas)}};
+    if (recipe.workers.stages > 1) {
+      line["stages"] = recipe.workers.stages;
+      line["stage_link"] = to_text(recipe.link.stages);
+    }
+    line["from_step"] = start.from_step;
+    line["planned_steps"] = start.planned_steps;
+    line["notes"] = start.notes;
+    print(std::move(line));
   }
   void progressed(const train::Progress& p) override { print(to_json(p)); }
   void evaluated(const train::Evaluation& e) override { print(to_json(e)); }
@@ -148,11 +177,9 @@ std::string clock_text(double seconds) {
 }
 
 std::string headline(const train::Recipe& r, int64_t parameters) {
-  const std::string link = r.link.replicas.none() ? "no emulated link" : to_text(r.link.replicas);
   const bool own_rule = dp::family_of(r.strategy.name) == dp::Family::one_bit;
-  return fmt::format("{}: {} of {} parameters, {} replica{} over {}, {} tokens a step{}", r.strategy.name, r.model.name,
-                     count_text(static_cast<double>(parameters)), r.workers.replicas,
-                     r.workers.replicas == 1 ? "" : "s", link, r.tokens_per_step(),
+  return fmt::format("{}: {} of {} parameters, {}, {} tokens a step{}", r.strategy.name, r.model.name,
+                     count_text(static_cast<double>(parameters)), who_text(r), r.tokens_per_step(),
                      own_rule ? "" : fmt::format(", {} inside", r.optim.name));
 }
 
@@ -194,7 +221,7 @@ bool wants_colour() {
   return stdout_is_terminal() && (!no || !*no);
 }
 
-std::unique_ptr<train::Observer> console() { return std::make_unique<Console>(); }
+std::unique_ptr<train::Observer> console(bool schedule) { return std::make_unique<Console>(schedule); }
 std::unique_ptr<train::Observer> json_lines(std::string strategy) {
   return std::make_unique<JsonLines>(std::move(strategy));
 }

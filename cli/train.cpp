@@ -11,14 +11,23 @@
 namespace thinwire::cli {
 namespace {
 
-void train_verb(const Arguments& arguments, bool resume) {
+std::string sent_text(const train::Result& result, int64_t replicas) {
+  const std::string wire = megabytes_text(result.wire_bytes);
+  if (!result.stage_bytes) return wire + " sent by a replica";
+  const std::string stages = megabytes_text(*result.stage_bytes);
+  if (replicas == 1) return stages + " sent by a stage to its neighbours";
+  return fmt::format("{} sent by a stage to other replicas and {} to its neighbours", wire, stages);
+}
+
+void train_verb(const Arguments& arguments, bool resume, const std::string& from) {
   if (resume && arguments.dir.empty()) throw BadInput("--resume needs --dir, the directory of the run to go on with");
   const auto text = arguments.text();
   const auto recipe = train::make_recipe(text);
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
-  auto observer = arguments.observer(recipe.strategy.name);
+  auto observer = arguments.observer(recipe.strategy.name, /*schedule=*/true);
   const auto result = train::run(
-      recipe, {.dir = dir, .resume = resume, .stop = &stop_requested(), .command = arguments.command("train")},
+      recipe,
+      {.dir = dir, .resume = resume, .from = from, .stop = &stop_requested(), .command = arguments.command("train")},
       *observer);
   observer.reset();  // the live line goes before the last words
   if (result.finished) train::write_report(dir / "report.html", {dir});
@@ -27,9 +36,9 @@ void train_verb(const Arguments& arguments, bool resume) {
   } else if (result.finished) {
     fmt::print("done: held-out loss {:.4f} after {} steps, {} tokens in {:.1f} s\n", result.val_loss, result.steps,
                count_text(static_cast<double>(result.tokens)), result.seconds);
-    fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {} sent by a replica\n",
+    fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {}\n",
                count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
-               megabytes_text(result.wire_bytes));
+               sent_text(result, recipe.workers.replicas));
     if (result.update_s > 0)
       fmt::print("      {} took {:.0f} % of the computing\n", recipe.optim.name,
                  100 * result.update_s / result.compute_s);
@@ -50,11 +59,18 @@ void add_train(CLI::App& app) {
   auto* verb = app.add_subcommand("train", "train a model as a recipe says");
   auto arguments = std::make_shared<Arguments>();
   auto resume = std::make_shared<bool>(false);
+  auto from = std::make_shared<std::string>();
   arguments->add_to(*verb);
   verb->add_flag("--resume", *resume, "go on from the newest checkpoint in --dir; start there if there is none");
+  verb->add_option(
+          "--from", *from,
+          "begin with the weights, moments and step of a run's newest checkpoint, or of this one; the recipe may "
+          "differ in all but model and optim.name")
+      ->type_name("RUN|CHECKPOINT");
   verb->footer(
       "A recipe says what is trained, on what, how and for how long; `thinwire keys` lists all it can say.\n"
       "Replicas are threads of this process, joined by an emulated link where link.replicas asks for one.\n"
+      "So are the stages of a replica, where workers.stages cuts the model into some; link.stages joins them.\n"
       "\n"
       "The run directory gets the complete recipe, metrics.jsonl, checkpoints and, at the end,\n"
       "model.safetensors and report.html. On a terminal a live line shows step, loss, tokens a second,\n"
@@ -65,9 +81,12 @@ void add_train(CLI::App& app) {
       "Examples:\n"
       "  thinwire train recipes/tiny.toml\n"
       "  thinwire train recipes/demo.toml strategy.name=co2 strategy.period=24 link.replicas=30mbit/50ms\n"
+      "  thinwire train recipes/demo.toml workers.stages=4 workers.replicas=1 link.stages=100mbit/2ms pipeline.hop=2\n"
       "  thinwire train recipes/demo.toml data.path=my/texts train.steps=2000 train.save_every=200 --dir runs/mine\n"
-      "  thinwire train recipes/demo.toml ... --dir runs/mine --resume");
-  verb->callback([=] { train_verb(*arguments, *resume); });
+      "  thinwire train recipes/demo.toml ... --dir runs/mine --resume\n"
+      "  thinwire train recipes/demo.toml workers.stages=2 workers.replicas=2 pipeline.hop=auto link.stages=1gbit/5ms\n"
+      "  thinwire train recipes/demo.toml workers.stages=3 ... --from runs/mine --dir runs/wider");
+  verb->callback([=] { train_verb(*arguments, *resume, *from); });
 }
 
 }  // namespace thinwire::cli

@@ -85,6 +85,13 @@ class ReportTest(ProgramTest):
             self.make_run(f"compared/{strategy}", strategy, period, loss, **options)
         return "compared"
 
+    def train_pipeline(self, name, **keys):
+        """A real run of two replicas, each of two stages."""
+        staged = self.small(24, strategy__name="all_reduce", workers__stages=2, link__stages="100mbit/1ms", **keys)
+        done = self.train(*staged, "--dir", name)
+        self.assertEqual("done", done["event"])
+        return name
+
     def report(self, *arguments):
         done = self.run_program("report", *arguments)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
@@ -164,6 +171,38 @@ class Report(ReportTest):
         self.assertEqual(3, page.count("tr"))
 
 
+class ReportOfAPipeline(ReportTest):
+    def test_has_the_plan_and_what_happened(self):
+        page = Page(self.report(self.train_pipeline("run"))[1])
+        self.assertEqual([], page.wrong)
+        self.assertEqual(1, page.count("section", id="pipeline"))
+        self.assertEqual(2 * 3, page.count("svg", **{"class": "stages"}))  # two pictures at three sizes
+        for kind in ("forward", "backward", "update", "idle"):
+            self.assertGreater(page.count("rect", **{"class": kind}), 2, kind)
+        self.assertEqual(0, page.count("rect", **{"class": "weights"}))
+        for words in ("2 in a replica, async_1f1b with hop 1", "2 replicas of 2 stages", "2 and 1 versions of the weights",
+                      "100\u00a0Mbit/s, 1\u00a0ms"):
+            self.assertIn(words, page.text)
+
+    def test_of_a_synchronous_one_has_no_hop(self):
+        text = self.report(self.train_pipeline("run", pipeline__schedule="zero_bubble_h1", pipeline__microbatches=2))[1]
+        page = Page(text)
+        self.assertGreater(page.count("rect", **{"class": "weights"}), 2)
+        self.assertNotIn("hop 1", page.text)
+        self.assertIn("microbatch 2 of step", text)
+
+    def test_is_in_no_other_report(self):
+        text = self.report(self.make_comparison())[1]
+        self.assertNotIn('id="pipeline"', text)
+        self.assertNotIn("between stages", text)
+
+    def test_damage_is_named(self):
+        run = self.home / self.train_pipeline("run")
+        record = json.loads((run / "pipeline.json").read_text())
+        (run / "pipeline.json").write_text(json.dumps(record | {"hop": "one"}))
+        self.assertIn("run/pipeline.json: hop is not a number", self.refused("run"))
+
+
 @unittest.skipUnless(browser.find(), "there is no Chromium: what the page looks like was not tested")
 class ReportInABrowser(ReportTest):
     def setUp(self):
@@ -171,6 +210,14 @@ class ReportInABrowser(ReportTest):
         self.page = self.report(self.make_comparison(entropy=2.2))[0]
         self.browser = browser.Browser().__enter__()
         self.addCleanup(self.browser.__exit__)
+
+    def point_at(self, selector, wanted):
+        self.browser.evaluate(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
+        x, y = self.browser.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])"
+                                     f"(document.querySelector({selector!r}).getBoundingClientRect())")
+        self.browser.point_at(x, y)
+        self.assertEqual("block", self.browser.evaluate("document.getElementById('tip').style.display"))
+        self.assertRegex(self.browser.evaluate("document.getElementById('tip').textContent"), wanted)
 
     def mark(self, name):
         return self.browser.evaluate(f"document.documentElement.dataset.{name}")
@@ -191,27 +238,38 @@ class ReportInABrowser(ReportTest):
                     paper = self.browser.evaluate("getComputedStyle(document.body).backgroundColor")
                     self.assertEqual(dark, int(re.findall(r"\d+", paper)[0]) < 128)
 
+    def test_a_pipeline_wide_and_narrow_light_and_dark(self):
+        page = self.report(self.train_pipeline("run"))[0]
+        for width in (360, 768, 1200):
+            for dark in (False, True):
+                with self.subTest(width=width, dark=dark):
+                    self.browser.open(page, width=width, dark=dark)
+                    self.assertEqual([], self.browser.complaints())
+                    self.assertEqual(("0", 2), (self.mark("overflow"), self.shown("svg.stages")))
+                    self.see_that_texts_are_readable(width)
+        self.point_at(".wide .stages .backward", r"^stage 0, backward, minibatch \d+: \d+(\.\d+)?\u00a0ms$")
+        self.point_at(".wide .stages .idle", r"^stage \d, idle: \d")
+        self.point_at(".wide .stages .lane", r"^stage 0, medians: forward .*, backward .* and update ")
+
     def test_text_is_large_enough_on_a_phone_and_names_stay_in_the_picture(self):
         for width in (375, 768, 1200):
             self.browser.open(self.page, width=width)
-            texts = self.browser.evaluate(
-                "[...document.querySelectorAll('svg text')].filter(e => e.checkVisibility()).map(e => {"
-                "const t = e.getBoundingClientRect(), s = e.ownerSVGElement.getBoundingClientRect();"
-                "return [e.textContent, t.height, t.left - s.left, s.right - t.right]})")
-            for text, height, left, right in texts:
-                self.assertGreater(height, 10, text)
-                self.assertGreater(min(left, right), -3, f"{text} at {width}")
+            self.see_that_texts_are_readable(width)
+
+    def see_that_texts_are_readable(self, width):
+        texts = self.browser.evaluate(
+            "[...document.querySelectorAll('svg text')].filter(e => e.checkVisibility()).map(e => {"
+            "const t = e.getBoundingClientRect(), s = e.ownerSVGElement.getBoundingClientRect();"
+            "return [e.textContent, t.height, t.left - s.left, s.right - t.right]})")
+        for text, height, left, right in texts:
+            self.assertGreater(height, 10, text)
+            self.assertGreater(min(left, right), -3, f"{text} at {width}")
 
     def test_pointing_shows_values(self):
         self.browser.open(self.page, width=1200, height=900)
         for selector, wanted in (("#seconds .wide svg", r"^\d+(\.\d+)? sall_reduce\d\.\d+$"), (".wide .lanes .wire", "on the wire: 5.20\u00a0MB in 450\u00a0ms"),
                                  (".wide .bars .compute", "computing: 12.0")):
-            self.browser.evaluate(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
-            x, y = self.browser.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])"
-                                         f"(document.querySelector({selector!r}).getBoundingClientRect())")
-            self.browser.point_at(x, y)
-            self.assertEqual("block", self.browser.evaluate("document.getElementById('tip').style.display"))
-            self.assertRegex(self.browser.evaluate("document.getElementById('tip').textContent"), wanted)
+            self.point_at(selector, wanted)
         self.browser.point_at(1, 1)
         self.assertEqual("none", self.browser.evaluate("document.getElementById('tip').style.display"))
 

@@ -5,8 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
 
-#include <mutex>
-
 #include "thinwire/base/random.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
@@ -22,7 +20,7 @@ struct Case {
   int stages = 2, replicas = 1;
   std::string schedule = "async_1f1b";
   int64_t hop = 1, microbatches = 1, steps = 12;
-  bool stash = true;
+  bool stash = true, tied = false;
   dp::StrategyOptions strategy = {};
   optim::OptimOptions optim = {};
   at::ScalarType dtype = at::kFloat;
@@ -30,9 +28,9 @@ struct Case {
   net::Link link = {};  // between stages, and between replicas
 };
 
-inline std::shared_ptr<models::Model> make_model() {
-  return models::make_model({.name = "gpt", .layers = 3, .width = kWidth, .heads = 2, .context = kContext}, kVocabulary,
-                            7);
+inline std::shared_ptr<models::Model> make_model(bool tied = false) {
+  return models::make_model(
+      {.name = "gpt", .layers = 3, .width = kWidth, .heads = 2, .context = kContext, .tied = tied}, kVocabulary, 7);
 }
 
 inline Rows rows_of(int64_t t, int replica) {
@@ -44,8 +42,8 @@ inline Rows rows_of(int64_t t, int replica) {
 }
 
 // The five units (embedding, three blocks, head), as evenly as they go.
-inline std::pair<size_t, size_t> units_of(int stage, int stages) {
-  return {5 * stage / stages, 5 * (stage + 1) / stages};
+inline train::Units units_of(int stage, int stages) {
+  return {static_cast<size_t>(5 * stage / stages), static_cast<size_t>(5 * (stage + 1) / stages)};
 }
 
 inline Schedule schedule_of(const Case& c) { return make_schedule(c.schedule, c.stages, c.microbatches, c.hop); }
@@ -61,6 +59,8 @@ inline double rate_at(int64_t t) { return 1e-2 / (1 + 0.1 * static_cast<double>(
 // The newest weights, by replica and stage, after all steps and before finish(), and each step's loss of replica 0.
 struct Outcome {
   std::vector<std::vector<at::Tensor>> weights;
+  std::vector<at::Tensor> tied;  // by replica: the matrix that both ends share in an asynchronous schedule
+  std::vector<std::vector<at::Tensor>> finished_tied;  // by replica: of the first and of the last stage, after finish()
   std::vector<double> losses;
 };
 
@@ -76,24 +76,27 @@ inline Mesh mesh_of(const std::shared_ptr<comm::MailGroup>& bare, const Case& c)
 }
 
 inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
-  const auto [first, end] = units_of(mesh.stage, c.stages);
+  const auto make_strategy = [&](int stage) {
+    return [&, stage](const optim::Flat& weights) {
+      const auto sync = mesh.across->split(0, mesh.replica);
+      return dp::make_strategy(c.strategy, weights, {.sync = sync, .sum_over_shards = {}}, optim_of(c, stage), c.steps);
+    };
+  };
   return std::make_unique<Stage>(
-      train::body_of(make_model(), first, end),
+      train::body_of(make_model(c.tied), units_of(mesh.stage, c.stages), schedule_of(c).asynchronous()),
       StageOptions{.schedule = schedule_of(c),
                    .steps = c.steps,
                    .stash = c.stash,
                    .parcel = {{kRows / c.microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
-      mesh.along, [replica = mesh.replica](int64_t t) { return rows_of(t, replica); },
-      [&](const optim::Flat& weights) {
-        return dp::make_strategy(c.strategy, weights, {.sync = mesh.across, .sum_over_shards = {}},
-                                 optim_of(c, mesh.stage), c.steps);
-      });
+      mesh.along, [replica = mesh.replica](int64_t t) { return rows_of(t, replica); }, make_strategy(mesh.stage),
+      make_strategy(0));
 }
 
 inline Outcome pipeline(const Case& c) {
   Outcome out;
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
-  std::mutex mutex;
+  out.tied.resize(c.replicas);
+  out.finished_tied.assign(c.replicas, std::vector<at::Tensor>(2));
   comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::MailGroup> bare) {
     const Mesh mesh = mesh_of(bare, c);
     auto stage = make_stage(c, mesh);
@@ -101,8 +104,11 @@ inline Outcome pipeline(const Case& c) {
       const auto loss = stage->step(t, rate_at(t));
       if (loss && mesh.replica == 0) out.losses.push_back(*loss);
     }
-    std::lock_guard lock(mutex);
     out.weights[mesh.replica][mesh.stage] = stage->newest().clone();
+    if (!stage->tie()) return;
+    if (stage->first()) out.tied[mesh.replica] = stage->tie()->newest().clone();
+    stage->finish();
+    out.finished_tied[mesh.replica][stage->first() ? 0 : 1] = stage->tie()->newest().clone();
   });
   return out;
 }
@@ -110,27 +116,34 @@ inline Outcome pipeline(const Case& c) {
 inline Outcome oracle(const Case& c) {
   Outcome out;
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
+  out.tied.resize(c.replicas);
   const Schedule schedule = schedule_of(c);
   comm::run_world(c.replicas, [&](std::shared_ptr<comm::MailGroup> bare) {
-    const auto model = make_model();
+    const auto model = make_model(c.tied);
     struct Part {
       Body body;
       std::unique_ptr<optim::Flat> weights;
       dp::StrategyPtr strategy;
       std::vector<at::Tensor> versions;
     };
-    std::vector<Part> parts;
-    for (int j = 0; j < c.stages; ++j) {
-      const auto [first, end] = units_of(j, c.stages);
+    auto part_of = [&](Body body, int stage) {
       Part part;
-      part.body = train::body_of(model, first, end);
+      part.body = std::move(body);
       part.weights = std::make_unique<optim::Flat>(part.body.parameters, part.body.labels, c.dtype);
       part.strategy =
           dp::make_strategy(c.strategy, *part.weights, {.sync = bare->split(0, bare->rank()), .sum_over_shards = {}},
-                            optim_of(c, j), c.steps);
+                            optim_of(c, stage), c.steps);
       part.versions.push_back(part.weights->x.clone());
-      parts.push_back(std::move(part));
-    }
+      return part;
+    };
+    std::vector<Part> parts;  // the stages, and after them a tied matrix
+    for (int j = 0; j < c.stages; ++j) parts.push_back(part_of(train::body_of(model, units_of(j, c.stages), true), j));
+    const bool tied = parts[0].body.tied.defined();
+    if (tied) parts.push_back(part_of({.parameters = {{model->tied}}, .forward = {}}, 0));
+    // Minibatch b finds the tied matrix as the first stage's weights are, at both ends.
+    auto bind_tied = [&](int64_t version) {
+      if (tied) parts.back().weights->bind(parts.back().versions[version]);
+    };
     for (int64_t t = 1; t <= c.steps; ++t) {
       const Rows all = rows_of(t, bare->rank());
       double step_loss = 0;
@@ -142,6 +155,7 @@ inline Outcome oracle(const Case& c) {
         std::vector<at::Tensor> inputs;
         if (!c.stash) {  // forwards on the old version, stage by stage; backwards on the newest
           at::NoGradGuard no_grad;
+          bind_tied(schedule.version(0, b));
           for (int j = 0; j < c.stages; ++j) {
             parts[j].weights->bind(parts[j].versions[schedule.version(j, b)]);
             inputs.push_back(x);
@@ -151,6 +165,7 @@ inline Outcome oracle(const Case& c) {
         }
         for (int j = 0; j < c.stages; ++j)
           parts[j].weights->bind(c.stash ? parts[j].versions[schedule.version(j, b)] : parts[j].versions.back());
+        bind_tied(schedule.version(0, b));
         const auto scaled = [&](const at::Tensor& logits) {
           const at::Tensor loss = models::cross_entropy(logits, targets);
           step_loss += loss.item<double>();
@@ -158,12 +173,13 @@ inline Outcome oracle(const Case& c) {
         };
         if (c.stash) {
           x = tokens;
-          for (auto& part : parts) x = part.body.forward(x);
+          for (int j = 0; j < c.stages; ++j) x = parts[j].body.forward(x);
           scaled(x).backward();
           continue;
         }
         at::Tensor gradient;
         for (int j = c.stages - 1; j >= 0; --j) {
+          if (j == 0 && c.stages > 1) bind_tied(std::ssize(parts[0].versions) - 1);
           const at::Tensor input = inputs[j].detach().requires_grad_(j > 0);
           const at::Tensor output = parts[j].body.forward(input);
           if (j == c.stages - 1)
@@ -173,12 +189,12 @@ inline Outcome oracle(const Case& c) {
           gradient = input.grad();
         }
       }
-      for (int j = 0; j < c.stages; ++j) {
+      for (int j = 0; j < std::ssize(parts); ++j) {
         auto& [body, weights, strategy, versions] = parts[j];
         double lr = rate_at(t);
         if (!c.stash)
-          lr /=
-              std::pow(std::max<double>(1, static_cast<double>(schedule.warmup[j])), 1 - static_cast<double>(t) / 7000);
+          lr /= std::pow(std::max<double>(1, static_cast<double>(schedule.warmup[j % c.stages])),
+                         1 - static_cast<double>(t) / 7000);
         const double rates[optim::kGroups] = {lr, lr};
         versions.push_back(versions.back().clone());
         for (size_t p = 0; p < weights->layout().pieces.size(); ++p) weights->grad_ready(static_cast<int>(p));
@@ -187,6 +203,7 @@ inline Outcome oracle(const Case& c) {
       if (bare->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(c.microbatches));
     }
     for (int j = 0; j < c.stages; ++j) out.weights[bare->rank()][j] = parts[j].versions.back().clone();
+    if (tied) out.tied[bare->rank()] = parts.back().versions.back().clone();
   });
   return out;
 }

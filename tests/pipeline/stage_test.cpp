@@ -6,6 +6,8 @@
 #include <ATen/ops/max.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/pipeline/oracle.h"
 #include "thinwire/comm/errors.h"
 
@@ -17,27 +19,58 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& where = 
   for (size_t i = 0; i < a.weights.size(); ++i)
     for (size_t j = 0; j < a.weights[i].size(); ++j)
       EXPECT_TRUE(a.weights[i][j].equal(b.weights[i][j])) << where << ": replica " << i << ", stage " << j;
+  for (size_t i = 0; i < a.tied.size(); ++i) {
+    if (!a.tied[i].defined()) continue;
+    EXPECT_TRUE(a.tied[i].equal(b.tied[i])) << where << ": the tied matrix of replica " << i;
+  }
   EXPECT_EQ(a.losses, b.losses) << where;
 }
 
 std::string name_of(const Case& c) {
-  return fmt::format("P = {}, hop {}, {}, {} steps, {} replicas", c.stages, c.hop, c.stash ? "stash" : "no stash",
-                     c.steps, c.replicas);
+  return fmt::format("P = {}, hop {}, {}, {}, {} steps, {} replicas", c.stages, c.hop, c.stash ? "stash" : "no stash",
+                     c.tied ? "tied" : "not tied", c.steps, c.replicas);
 }
 
 TEST(Stage, IsTheOracleBitForBit) {
   for (int stages : {1, 2, 3, 4})
     for (int64_t hop : {1, 2})
-      for (bool stash : {true, false}) {
-        const Case c{.stages = stages, .hop = hop, .steps = 50, .stash = stash};
-        expect_same(pipeline(c), oracle(c), name_of(c));
-      }
+      for (bool stash : {true, false})
+        for (bool tied : {true, false}) {
+          const Case c{.stages = stages, .hop = hop, .steps = 50, .stash = stash, .tied = tied};
+          expect_same(pipeline(c), oracle(c), name_of(c));
+        }
 }
 
 TEST(Stage, IsTheOracleWhereARunIsShorterThanThePipeline) {
   for (int64_t steps : {1, 2, 3}) {
     const Case c{.stages = 4, .hop = 2, .steps = steps};
     expect_same(pipeline(c), oracle(c), name_of(c));
+  }
+}
+
+TEST(Stage, OfAMeshIsTheOracleWithATiedMatrixToo) {
+  Case c{.stages = 3, .replicas = 2, .hop = 2, .steps = 20, .tied = true, .strategy = dp::preset("drip")};
+  c.strategy.slices.slices = 1;
+  const auto got = pipeline(c);
+  expect_same(got, oracle(c), name_of(c));
+  for (const auto& ends : got.finished_tied) EXPECT_TRUE(ends[0].equal(ends[1])) << "the ends have parted";
+}
+
+TEST(Stage, EndsWithEqualCopiesOfATiedMatrix) {
+  for (int stages : {2, 4})
+    for (int64_t steps : {1, 3, 20}) {
+      const auto got = pipeline({.stages = stages, .hop = 2, .steps = steps, .tied = true});
+      EXPECT_TRUE(got.finished_tied[0][0].equal(got.finished_tied[0][1])) << stages << ", " << steps;
+    }
+}
+
+TEST(Stage, OfASynchronousScheduleAddsUpTheGradientsOfATiedMatrix) {
+  Case c{.stages = 1, .schedule = "gpipe", .microbatches = 1, .tied = true, .optim = {.clip = INFINITY}};
+  const auto alone = oracle(c);
+  for (int stages : {2, 3}) {
+    c.stages = stages;
+    const auto got = pipeline(c);
+    EXPECT_EQ(got.losses, alone.losses) << stages;
   }
 }
 
@@ -65,8 +98,7 @@ at::Tensor whole(const Outcome& outcome, int stages) {
   const auto model = make_model();
   std::vector<at::Tensor> parts;
   for (int j = 0; j < stages; ++j) {
-    const auto [first, end] = units_of(j, stages);
-    const auto layout = optim::make_layout(train::body_of(model, first, end).parameters);
+    const auto layout = optim::make_layout(train::body_of(model, units_of(j, stages)).parameters);
     for (const auto& piece : layout.pieces) parts.push_back(outcome.weights[0][j].narrow(0, piece.at, piece.numel));
   }
   return at::cat(parts);
@@ -105,6 +137,49 @@ TEST(Stage, DoesNotDependOnTheLinks) {
   const auto at_once = pipeline(c);
   c.link = {.rate = 2e6, .latency = 3e-3};
   expect_same(pipeline(c), at_once, "over 2 Mbit/s and 3 ms");
+}
+
+TEST(Stage, ThatDiesIsReportedByItsRankAndNobodyHangs) {
+  const Case c{.stages = 4, .hop = 2, .steps = 30};
+  std::array<std::string, 4> heard;
+  EXPECT_THROW(comm::run_world(4,
+                               [&](std::shared_ptr<comm::MailGroup> bare) {
+                                 const Mesh mesh = mesh_of(bare, c);
+                                 auto stage = make_stage(c, mesh);
+                                 try {
+                                   for (int64_t t = 1; t <= c.steps; ++t) {
+                                     if (mesh.stage == 2 && t == 5) throw std::runtime_error("the lights went out");
+                                     stage->step(t, rate_at(t));
+                                   }
+                                 } catch (const comm::PeerLost& lost) {
+                                   heard[mesh.stage] = lost.what();
+                                   throw;
+                                 }
+                               }),
+               std::runtime_error);
+  for (int stage : {0, 1, 3}) {
+    EXPECT_NE(heard[stage].find("rank 2"), std::string::npos) << "stage " << stage << ": " << heard[stage];
+    EXPECT_NE(heard[stage].find("the lights went out"), std::string::npos) << heard[stage];
+  }
+}
+
+TEST(Stage, KeepsAsMuchAsTheScheduleSays) {
+  for (const char* name : {"gpipe", "1f1b", "zero_bubble_h1", "async_1f1b"})
+    for (bool stash : {true, false}) {
+      const Case c{.stages = 4,
+                   .schedule = name,
+                   .hop = 2,
+                   .microbatches = std::string(name) == "async_1f1b" ? 1 : 4,
+                   .steps = 20,
+                   .stash = stash};
+      comm::run_world(4, [&](std::shared_ptr<comm::MailGroup> bare) {
+        auto stage = make_stage(c, mesh_of(bare, c));
+        for (int64_t t = 1; t <= c.steps; ++t) stage->step(t, rate_at(t));
+        const Held planned = held(schedule_of(c), bare->rank(), c.steps), got = stage->held_most();
+        EXPECT_EQ(got.inputs, planned.inputs) << name << ", stage " << bare->rank();
+        EXPECT_EQ(got.versions, stash ? planned.versions : 1) << name << ", stage " << bare->rank();
+      });
+    }
 }
 
 }  // namespace

@@ -61,6 +61,16 @@ TEST(ParseRecipe, NamesTheLineOfBrokenToml) {
   EXPECT_EQ(error_in("[model]\n[model]\n").substr(0, 13), "mine.toml:2: ");
 }
 
+TEST(ParseRecipe, TakesAnyLetterInQuotesAndCommentsAndNowhereElse) {
+  EXPECT_EQ(
+      parse_recipe("# für später\n[data]\npath = \"ä/\\\"ö'#\" # ü\nsuffix = 'ß\\'\n", "a").sections["data"]["path"],
+      Value(std::string("ä/\"ö'#")));
+  EXPECT_EQ(error_in("[data]\nä = 1\n"), "mine.toml:2: a letter that is not ASCII stands outside quotes and comments");
+  EXPECT_EQ(error_in("[data]\npath = \"\"\"ä\"\"\"\n"),
+            "mine.toml:2: a recipe has no text of several lines (three quotes)");
+  EXPECT_EQ(value_of("optim.lr=ä/ö"), Value(std::string("ä/ö"))) << "on the command line, a word";
+}
+
 TEST(ParseRecipe, RefusesWhatARecipeCannotHold) {
   EXPECT_EQ(error_in("steps = 3"), "mine.toml: steps is outside any section");
   EXPECT_EQ(error_in("[modle]\n"), "mine.toml: unknown section [modle]; did you mean [model]?");
@@ -175,7 +185,7 @@ TEST(MakeRecipe, RefusesEveryValueOutOfItsRange) {
       {"strategy.momentum=1", "strategy.momentum must be at least 0 and below 1"},
       {"strategy.period=0", "strategy.period must be at least 1"},
       {"workers.replicas=0", "workers.replicas must be at least 1"},
-      {"workers.stages=2", "workers.stages must be 1, got 2"},
+      {"workers.stages=65", "workers.stages must be at least 1 and at most 64, got 65"},
       {"data.held_out=0.6", "data.held_out must be above 0 and at most 0.5"},
       {"model.size=nanno", "model.size must be one of"}};
   for (const auto& [key, about] : cases) {

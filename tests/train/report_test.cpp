@@ -8,8 +8,11 @@
 #include <sstream>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/train/cutting.h"
+#include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/report_chart.h"
 #include "thinwire/train/report_curves.h"
+#include "thinwire/train/report_pipeline.h"
 #include "thinwire/train/report_text.h"
 #include "thinwire/train/report_timeline.h"
 #include "thinwire/train/report_words.h"
@@ -148,6 +151,186 @@ TEST(ReportTimeline, SummaryTellsWhatIsHidden) {
   EXPECT_DOUBLE_EQ(0.25, sum.waiting);
   EXPECT_DOUBLE_EQ(0.5, sum.wire);
   EXPECT_DOUBLE_EQ(0.5, sum.hidden);
+}
+
+TEST(ReportTimeline, LanesAreReplicasOrStages) {
+  TimelineRecord timeline;
+  for (int rank = 0; rank < 4; ++rank) timeline.ranks.push_back({{{0, 1}}, {}, {}});
+  const auto lanes = [&](int64_t stages, double width) {
+    timeline.stages = stages;
+    return timeline_svg(timeline, "", 1, {width, 150});
+  };
+  EXPECT_TRUE(has(lanes(1, 1000), ">replica 3</text>"));
+  EXPECT_TRUE(has(lanes(4, 1000), ">stage 3</text>"));
+  EXPECT_FALSE(has(lanes(4, 1000), "replica"));
+  EXPECT_TRUE(has(lanes(2, 1000), ">replica 1</text>"));
+  EXPECT_TRUE(has(lanes(2, 1000), ">stage 1</text>"));
+  EXPECT_TRUE(has(lanes(2, 343), ">1.1</text>"));
+}
+
+Recipe staged_recipe(const std::string& pipeline) {
+  return make_recipe(
+      parse_recipe("[model]\ncontext = 16\nwidth = 64\n[workers]\nreplicas = 1\nstages = 4\n[pipeline]\n" + pipeline +
+                       "\n[link]\nstages = \"1mbit/2ms\"\n[train]\nsteps = 60\nbatch = 4\n" + "eval_every = 20\n",
+                   "recipe.toml"));
+}
+constexpr double kTransfer = 0.002 + 4 * 16 * 64 * 4 * 8 / 1e6;  // a minibatch over that link
+constexpr double kStage = 0.3;                                   // seconds of a stage for it
+
+// What the stages' traces hold if all goes by the plan.
+std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t steps, double transfer) {
+  using pipeline::Act;
+  const auto chart = pipeline::simulate(
+      schedule, steps,
+      [&](int stage, Act act) {
+        const bool last = stage == schedule.stages - 1;
+        return act == Act::forward && !last ? kStage / 3 : act == Act::backward ? (last ? 1 : 2. / 3) * kStage : 0;
+      },
+      transfer);
+  const auto zero = Clock::now();
+  const auto at = [&](double s) {
+    return zero + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  };
+  std::vector<TracePtr> traces;
+  for (const auto& blocks : chart.stages) {
+    traces.push_back(std::make_shared<Trace>(4096));
+    for (const auto& block : blocks) {
+      if (block.act == Act::forward && traces.size() == 4) continue;  // the last stage's is in its backward
+      const Doing doing = block.act == Act::forward    ? Doing::forward
+                          : block.act == Act::backward ? Doing::backward
+                                                       : Doing::update;
+      traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
+    }
+  }
+  return traces;
+}
+
+TEST(PipelineRecord, HasThePlanThatARunWithoutDisturbanceFollowed) {
+  for (const int64_t hop : {1, 2, 3}) {
+    const Recipe recipe = staged_recipe(fmt::format("hop = {}", hop));
+    const auto schedule = schedule_of(recipe);
+    const auto record = pipeline_record(recipe, traces_of(schedule, 60, kTransfer), 60);
+    ASSERT_TRUE(record);
+    EXPECT_EQ("async_1f1b", record->schedule);
+    EXPECT_EQ(hop, record->hop);
+    EXPECT_EQ(4 * 16 * 64 * 4, record->transfer_bytes);
+    EXPECT_DOUBLE_EQ(kTransfer, record->transfer_s);
+    for (int stage = 0; stage < 4; ++stage) {
+      EXPECT_NEAR(stage == 3 ? 0 : kStage / 3, record->costs[stage].forward_s, 1e-7);
+      EXPECT_NEAR(stage == 3 ? kStage : kStage * 2 / 3, record->costs[stage].backward_s, 1e-7);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].versions);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].inputs);
+    }
+    EXPECT_NEAR(pipeline::steady_utilisation(schedule, kStage, kTransfer), record->utilisation, 1e-6) << hop;
+    EXPECT_NEAR(1 - record->utilisation, record->planned.idle(), 1e-6) << hop;
+    EXPECT_NEAR(record->planned.idle(), record->recorded.idle(), 1e-6) << hop;
+    EXPECT_NEAR(record->planned.seconds, record->recorded.seconds, 1e-6) << hop;
+    const auto hop_1 = pipeline::make_schedule("async_1f1b", 4, 1, 1);
+    EXPECT_NEAR(pipeline::steady_utilisation(hop_1, kStage, kTransfer), *record->utilisation_hop_1, 1e-6);
+    EXPECT_EQ(60 - 3 * hop, record->to_step);  // before the pipeline drains
+    EXPECT_GT(record->from_step, 40);          // and after the evaluation
+    std::vector<int64_t> planned, recorded;    // the same minibatches
+    for (const auto& block : record->planned.chart.stages[0]) planned.push_back(block.batch);
+    for (const auto& block : record->recorded.chart.stages[0]) recorded.push_back(block.batch);
+    EXPECT_EQ(planned, recorded);
+  }
+}
+
+TEST(PipelineRecord, OfASynchronousScheduleHasWholeSteps) {
+  const Recipe recipe = staged_recipe("schedule = \"1f1b\"\nmicrobatches = 4");
+  const auto record = pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60);
+  ASSERT_TRUE(record);
+  EXPECT_FALSE(record->hop);
+  EXPECT_FALSE(record->utilisation_hop_1);
+  EXPECT_EQ(59, record->from_step);
+  EXPECT_EQ(60, record->to_step);
+  EXPECT_NEAR(3. / 7, record->recorded.idle(), 1e-6);  // (P - 1) / (M + P - 1)
+  EXPECT_EQ(16 * 64 * 4, record->transfer_bytes);
+  EXPECT_EQ(1, record->held[0].versions);
+  EXPECT_EQ(4, record->held[0].inputs);
+}
+
+TEST(PipelineRecord, WaitingInsideAnOperationIsIdle) {
+  const Recipe recipe = staged_recipe("hop = 1");
+  const auto traces = traces_of(schedule_of(recipe), 60, kTransfer);
+  const auto before = pipeline_record(recipe, traces, 60);
+  for (const auto& trace : traces)
+    for (const Stretch& s : trace->of(Doing::backward))  // its second half
+      trace->add(Doing::wait, s.begin + (s.end - s.begin) / 2, s.end);
+  const auto after = pipeline_record(recipe, traces, 60);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_NEAR(before->costs[stage].backward_s / 2, after->costs[stage].backward_s, 1e-7);
+  EXPECT_NEAR(1 - (1 - before->recorded.idle(3)) / 2, after->recorded.idle(3), 1e-6);
+}
+
+TEST(PipelineRecord, IsNothingWithoutAStep) {
+  const std::vector<TracePtr> traces(4, std::make_shared<Trace>(8));
+  EXPECT_FALSE(pipeline_record(staged_recipe("hop = 1"), traces, 60));
+}
+
+TEST(PipelineRecord, GoesThroughJson) {
+  for (const char* pipeline : {"hop = 2\nstash = false", "schedule = \"gpipe\""}) {
+    const Recipe recipe = staged_recipe(pipeline);
+    const auto text = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60)).dump();
+    const auto back = pipeline_of_json(nlohmann::json::parse(text), "pipeline.json");
+    EXPECT_TRUE(text == to_json(back).dump()) << pipeline;
+    EXPECT_EQ(1, back.held[0].versions);
+  }
+}
+
+TEST(PipelineRecord, AScheduleIsALineAStage) {
+  const std::string text = schedule_text(staged_recipe("hop = 2"), 78);
+  EXPECT_EQ(6, std::ranges::count(text, '\n')) << text;
+  EXPECT_TRUE(text.starts_with("async_1f1b with hop 2, if F takes 1, B 2 and transfers nothing:\n")) << text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 78u);
+}
+
+TEST_F(Report, DrawsThePipelineOfRunsThatHaveOne) {
+  const auto dir = run("a", "co2", R"(,"stage_bytes":3000000,"machine":{"cores":2,"cpu":"X"})");
+  EXPECT_FALSE(has(report_html({dir}), "id=\"pipeline\""));
+  EXPECT_FALSE(has(report_html({dir}), "between stages"));
+  const Recipe recipe = staged_recipe("hop = 3");
+  const auto record = pipeline_record(recipe, traces_of(schedule_of(recipe), 60, kTransfer), 60);
+  write("a/pipeline.json", to_json(*record).dump());
+  write("a/recipe.toml", to_toml(recipe));
+  const std::string html = report_html({dir});
+  EXPECT_TRUE(has(html, "<section id=\"pipeline\">"));
+  for (const auto& words :
+       {fmt::format("idle for <strong>{}</strong> of the time", percent_text(1 - record->utilisation)),
+        fmt::format("and they were for <strong>{}</strong>", percent_text(record->recorded.idle())),
+        fmt::format("With hop 1 instead of 3 the plan would be idle for {}.",
+                    percent_text(1 - *record->utilisation_hop_1)),
+        std::string("10, 7, 4 and 1 versions of the weights and as many inputs"), std::string("All 4 shared 2 cores"),
+        std::string("4 in a replica, async_1f1b with hop 3"), std::string("<td data-name=\"stages, MB\">3.0</td>"),
+        std::string("on one replica of 4 stages joined by links of 1\u00a0Mbit/s and 2\u00a0ms"),
+        fmt::format("stage 3, backward, minibatch 50: {}", time_text(kStage))})
+    EXPECT_TRUE(has(html, words)) << words;
+}
+
+TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
+  const auto dir = run("a", "co2");
+  const Recipe recipe = staged_recipe("hop = 1");
+  const auto good = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60));
+  const auto wrong = [&](const std::string& where, const nlohmann::ordered_json& value) {
+    auto json = good;
+    json[nlohmann::ordered_json::json_pointer(where)] = value;
+    write("a/pipeline.json", json.dump());
+    return complaint({dir});
+  };
+  EXPECT_TRUE(has(wrong("/schedule", 1), "a/pipeline.json: schedule is not a text"));
+  EXPECT_TRUE(has(wrong("/stages", "4"), "stages is not a number"));
+  EXPECT_TRUE(has(wrong("/stages", 3), "costs is not a list of 3 stages"));
+  EXPECT_TRUE(has(wrong("/stash", 1), "stash is neither true nor false"));
+  EXPECT_TRUE(has(wrong("/costs/1", 5), "costs holds something that is not an object"));
+  EXPECT_TRUE(has(wrong("/costs/1/forward_s", -1), "forward_s is not a time"));
+  EXPECT_TRUE(has(wrong("/held/2/inputs", "3"), "inputs is not a number"));
+  EXPECT_TRUE(has(wrong("/planned", 1), "planned is not an object"));
+  EXPECT_TRUE(has(wrong("/planned/stages/0", 1), "planned: a stage is not a list of blocks"));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0", {"X", 1, 0, 1}), "recorded: holds something that is not [\"F\""));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0/3", -1), "recorded: a block is from"));
+  write("a/pipeline.json", "[]");
+  EXPECT_TRUE(has(complaint({dir}), "a/pipeline.json: not a JSON object"));
 }
 
 TEST_F(Report, ReadsARun) {

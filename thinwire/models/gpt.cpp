@@ -80,10 +80,10 @@ std::unique_ptr<Model> make_gpt(const ModelOptions& options, int64_t vocabulary,
     throw BadInput("model.width must be a multiple of model.heads, got {} and {}", options.width, options.heads);
   auto model = std::make_unique<Model>();
   auto embedding = std::make_unique<Embedding>(options, vocabulary, seed);
-  const at::Tensor tied = options.tied ? embedding->tokens : at::Tensor();
+  if (options.tied) model->tied = embedding->tokens;
   model->units.push_back(std::move(embedding));
   for (int64_t i = 0; i < options.layers; ++i) model->units.push_back(std::make_unique<Block>(options, i, seed));
-  model->units.push_back(std::make_unique<Head>(vocabulary, options.width, seed, tied));
+  model->units.push_back(std::make_unique<Head>(vocabulary, options.width, seed, model->tied));
   return model;
 }
 

@@ -45,7 +45,6 @@ class Layer : public Unit {
   at::Tensor forward(const at::Tensor& x_BTW) override {
     return at::gelu(models::linear(norm(first_ ? last_few(x_BTW) : x_BTW, norm_), linear_));
   }
-  int64_t work(int64_t) const override { return linear_.numel(); }
 
  private:
   bool first_;
@@ -57,10 +56,10 @@ class Layer : public Unit {
 std::unique_ptr<Model> make_mlp(const ModelOptions& options, int64_t vocabulary, uint64_t seed) {
   auto model = std::make_unique<Model>();
   auto embedding = std::make_unique<Embedding>(vocabulary, options.width, seed);
-  const at::Tensor tied = options.tied ? embedding->tokens : at::Tensor();
+  if (options.tied) model->tied = embedding->tokens;
   model->units.push_back(std::move(embedding));
   for (int64_t i = 0; i < options.layers; ++i) model->units.push_back(std::make_unique<Layer>(options.width, i, seed));
-  model->units.push_back(std::make_unique<Head>(vocabulary, options.width, seed, tied));
+  model->units.push_back(std::make_unique<Head>(vocabulary, options.width, seed, model->tied));
   return model;
 }
 

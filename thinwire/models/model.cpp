@@ -22,6 +22,12 @@ constexpr Size kSizes[] = {{"nano", 2, 64, 2},
 
 }  // namespace
 
+int64_t Unit::work(int64_t /*context*/) const {
+  int64_t sum = 0;
+  for (const auto& parameter : parameters) sum += parameter.tensor.numel();
+  return sum;
+}
+
 at::Tensor Model::forward(const at::Tensor& tokens_BT) {
   at::Tensor x = tokens_BT;
   for (auto& unit : units) x = unit->forward(x);

@@ -26,14 +26,16 @@ class Unit {
  public:
   virtual ~Unit() = default;
   virtual at::Tensor forward(const at::Tensor& x) = 0;
-  // About how many multiplications a token takes in it: for balancing stages.
-  virtual int64_t work(int64_t context) const = 0;
+  // About how many multiplications a token takes in it: for balancing stages. Unless a unit knows better, one for each
+  // number in its parameters.
+  virtual int64_t work(int64_t context) const;
   std::vector<Parameter> parameters;  // in registration order; a tied weight is listed by its first owner only
 };
 
 class Model {
  public:
   std::vector<std::unique_ptr<Unit>> units;
+  at::Tensor tied;  // a matrix that the first unit lists and the last uses as well; undefined where there is none
 
   at::Tensor forward(const at::Tensor& tokens_BT);                             // logits_BTV
   at::Tensor loss(const at::Tensor& tokens_BT, const at::Tensor& targets_BT);  // cross entropy

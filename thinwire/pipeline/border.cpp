@@ -2,8 +2,12 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
+#include <fmt/format.h>
 
 #include <span>
+
+#include "thinwire/kernels/threshold.h"
 
 namespace thinwire::pipeline {
 namespace {
@@ -12,31 +16,56 @@ std::span<uint8_t> bytes_of(const at::Tensor& message) {
   return {message.mutable_data_ptr<uint8_t>(), static_cast<size_t>(message.numel())};
 }
 
+compress::CodecPtr dense_codec(const BorderCodec& codec) {
+  return codec.text == "none" || codec.keep() ? nullptr : compress::make_codec(codec.text);
+}
+
+std::optional<Threshold> threshold_of(const BorderCodec& codec) {
+  if (const auto keep = codec.keep()) return Threshold(*keep, codec.renew);
+  return {};
+}
+
 }  // namespace
 
 Border::Border(comm::GroupPtr along, int peer, const Parcel& parcel)
     : along_(std::move(along)),
       peer_(peer),
       parcel_(parcel),
-      codec_(parcel.codec.text == "none" ? nullptr : compress::make_codec(parcel.codec.text)) {}
+      codec_(dense_codec(parcel.codec)),
+      threshold_(threshold_of(parcel.codec)) {}
 
 void Border::send(const at::Tensor& x) {
   TORCH_CHECK(x.sizes() == at::IntArrayRef(parcel_.shape), "[pipeline.border] wanted ", at::IntArrayRef(parcel_.shape),
               ", got ", x.sizes());
   forget_sent();
-  at::Tensor message = x.contiguous();
-  if (codec_) {
-    const at::Tensor values = message.to(at::kFloat);
-    const int64_t n = values.numel();
-    if (free_.empty()) free_.push_back(at::empty({codec_->bytes(n)}, at::kByte));
-    message = std::move(free_.back());
-    free_.pop_back();
-    const int64_t bad = codec_->encode(values.const_data_ptr<float>(), nullptr, n, {}, bytes_of(message));
-    TORCH_CHECK(bad < 0, "[pipeline.border] what stage ", along_->rank(), " sends to stage ", peer_,
-                " is not finite: try a smaller optim.lr, or optim.clip");
-  }
-  auto work = along_->send(message, peer_);
+  if (!codec_ && !threshold_) return post(x.contiguous());
+  const at::Tensor values = x.contiguous().to(at::kFloat);
+  if (codec_) return post(encoded(values));
+  check_finite(kernels::count_reaching(values.const_data_ptr<float>(), values.numel(), kernels::kNotFinite) == 0);
+  if (!upstream()) return post(pick(x, next_mask()));
+  auto letters = threshold_->encode(x);
+  post(std::move(letters.head), comm::Kind::control);
+  post(std::move(letters.body));
+  masks_.push_back(std::move(letters.mask));
+}
+
+void Border::post(at::Tensor message, comm::Kind kind) {
+  auto work = along_->send(message, peer_, kind);
   sent_.push_back({std::move(message), std::move(work)});
+}
+
+at::Tensor Border::encoded(const at::Tensor& values) {
+  const int64_t n = values.numel();
+  if (free_.empty()) free_.push_back(at::empty({codec_->bytes(n)}, at::kByte));
+  at::Tensor message = std::move(free_.back());
+  free_.pop_back();
+  check_finite(codec_->encode(values.const_data_ptr<float>(), nullptr, n, {}, bytes_of(message)) < 0);
+  return message;
+}
+
+void Border::check_finite(bool finite) const {
+  TORCH_CHECK(finite, "[pipeline.border] what stage ", along_->rank(), " sends to stage ", peer_,
+              " is not finite: try a smaller optim.lr, or optim.clip");
 }
 
 void Border::forget_sent() {
@@ -46,7 +75,33 @@ void Border::forget_sent() {
   }
 }
 
+Mask Border::next_mask() {
+  TORCH_CHECK(!masks_.empty(), "[pipeline.border] a gradient between stages ", along_->rank(), " and ", peer_,
+              " has no activation");
+  Mask mask = std::move(masks_.front());
+  masks_.pop_front();
+  return mask;
+}
+
+at::Tensor Border::activation_from_wire() {
+  const int64_t n = c10::multiply_integers(parcel_.shape);
+  const at::Tensor head = at::empty({kHeadBytes}, at::kByte);
+  along_->receive(head, peer_, comm::Kind::control)->wait();
+  const at::Tensor body = at::empty({body_bytes(head, n, parcel_.dtype)}, at::kByte);
+  along_->receive(body, peer_)->wait();
+  auto [x, mask] = decode(head, body, parcel_.shape, parcel_.dtype);
+  masks_.push_back(std::move(mask));
+  return x;
+}
+
 at::Tensor Border::from_wire() {
+  if (threshold_ && !upstream()) return activation_from_wire();
+  if (threshold_) {
+    const Mask mask = next_mask();
+    const at::Tensor values = at::empty({mask.count}, parcel_.dtype);
+    along_->receive(values, peer_)->wait();
+    return spread(values, mask, parcel_.shape);
+  }
   at::Tensor x = at::empty(parcel_.shape, codec_ ? at::kFloat : parcel_.dtype);
   if (codec_ && !incoming_.defined()) incoming_ = at::empty({codec_->bytes(x.numel())}, at::kByte);
   along_->receive(codec_ ? incoming_ : x, peer_)->wait();
@@ -71,6 +126,26 @@ at::Tensor Border::receive() {
 
 void Border::take_in(int64_t count) {
   while (std::ssize(waiting_) < count) waiting_.push_back(from_wire());
+}
+
+void Border::put(State& state, const std::string& prefix) const {
+  if (!threshold_) return;
+  if (upstream()) threshold_->put(state, prefix);
+  thinwire::put(state, prefix + "masks", std::ssize(masks_), Scope::per_replica);
+  for (size_t k = 0; k < masks_.size(); ++k)
+    state[fmt::format("{}mask.{}", prefix, k)] = {masks_[k].bits, Scope::per_replica};
+}
+
+void Border::get(const State& state, const std::string& prefix) {
+  if (!threshold_) return;
+  if (upstream()) threshold_->get(state, prefix);
+  const int64_t n = c10::multiply_integers(parcel_.shape);
+  masks_.clear();
+  for (int64_t k = 0; k < get_int(state, prefix + "masks"); ++k) {
+    const at::Tensor bits = at::empty({mask_bytes(n)}, at::kByte);
+    thinwire::get(state, fmt::format("{}mask.{}", prefix, k), bits);
+    masks_.push_back(mask_of(bits, n));
+  }
 }
 
 }  // namespace thinwire::pipeline

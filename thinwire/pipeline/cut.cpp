@@ -56,7 +56,8 @@ std::vector<int64_t> cut_from_text(std::string_view text, int stages, int64_t un
     sizes.push_back(size);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  if (std::ssize(sizes) != stages || std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != units)
+  if (text.ends_with(',') || std::ssize(sizes) != stages ||
+      std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != units)
     throw BadInput(
         "pipeline.cut must be \"estimated\", \"measured\", or how many of the {} units (embedding, {} "
         "layers, head) each of the {} stages takes, like \"{}\"; got \"{}\"",

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "thinwire/base/options.h"
-#include "thinwire/compress/codec.h"
+#include "thinwire/pipeline/border_codec.h"
 #include "thinwire/pipeline/schedule.h"
 
 namespace thinwire::pipeline {
@@ -24,7 +24,7 @@ struct PipelineOptions {
   int64_t discount_steps = 7000;
   std::string tie = "no";
   int64_t microbatches = 4;
-  compress::CodecName codec = {};
+  BorderCodec codec = {};
   std::string cut = "estimated";
 
   bool asynchronous() const { return schedule == "async_1f1b"; }
@@ -43,7 +43,9 @@ void fields(F&& f, PipelineOptions& o) {
   } else {
     f("microbatches", o.microbatches, between(1, 1e6), "parts a batch is cut into");
   }
-  f("codec", o.codec, any(), "of activations and their gradients between stages: none, bf16, half, int8, ..");
+  f("codec", o.codec, any(),
+    "of activations and their gradients between stages: none, bf16, half, int8, .., or threshold:KEEP");
+  if (o.codec.keep()) f("renew", o.codec.renew, at_least(1), "messages after which a threshold is found anew");
   f("cut", o.cut, any(), "units of each stage like \"2,3,2\", or balanced by \"estimated\" or \"measured\" cost");
 }
 

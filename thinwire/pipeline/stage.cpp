@@ -18,12 +18,13 @@ namespace thinwire::pipeline {
 double unstashed_beta1(int stage, int stages) { return 0.9 + 0.09 * (stages - 1 - stage) / stages; }
 
 Stage::Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source,
-             const MakeStrategy& make_strategy)
+             const MakeStrategy& make_strategy, const MakeStrategy& make_tie_strategy)
     : body_(std::move(body)),
       options_(options),
       index_(along->rank()),
       source_(std::move(source)),
-      weights_(body_.parameters, body_.labels, options.parcel.dtype) {
+      weights_(body_.parameters, body_.labels, options.parcel.dtype),
+      begin_(options.begin) {
   const Schedule& schedule = options_.schedule;
   TORCH_CHECK(along->size() == schedule.stages, "[pipeline.stage] the schedule is for ", schedule.stages,
               " stages, the group has ", along->size());
@@ -35,16 +36,39 @@ Stage::Stage(Body body, const StageOptions& options, comm::GroupPtr along, Sourc
   most_.versions = std::ssize(ring_);
   if (!first()) up_ = std::make_unique<Border>(along, index_ - 1, options_.parcel);
   if (!last()) down_ = std::make_unique<Border>(along, index_ + 1, options_.parcel);
-  for (size_t piece = 0; piece < layout().pieces.size(); ++piece)
-    dp::on_grad_ready(weights_.parameters()[layout().pieces[piece].tensor], [this, piece = static_cast<int>(piece)] {
+  make_tie(along->split(0, index_), make_tie_strategy);
+  for (size_t piece = 0; piece < layout().pieces.size(); ++piece) {
+    const at::Tensor& parameter = weights_.parameters()[layout().pieces[piece].tensor];
+    if (parameter.is_same(body_.tied)) continue;  // its gradient is not complete before the other end's came
+    dp::on_grad_ready(parameter, [this, piece = static_cast<int>(piece)] {
       if (!announces_) return;
       weights_.grad_ready(piece);
       strategy_->grad_ready(piece);
     });
+  }
+}
+
+void Stage::make_tie(const comm::GroupPtr& letters, const MakeStrategy& make_strategy) {
+  if (!body_.tied.defined()) return;
+  TORCH_CHECK(first() || last(), "[pipeline.stage] only the first and the last stage can share a matrix");
+  for (int i = 0; i < std::ssize(layout().pieces); ++i)
+    if (weights_.parameters()[layout().pieces[i].tensor].is_same(body_.tied)) tied_piece_ = i;
+  const bool apart = tied_piece_ < 0;
+  TORCH_CHECK(apart == options_.schedule.asynchronous(),
+              "[pipeline.stage] a tied matrix is among the parameters if and only if the schedule is synchronous");
+  if (apart) {
+    tie_ = std::make_unique<Tie>(body_.tied, options_.parcel.dtype, letters, options_.schedule.warmup[0],
+                                 options_.stash, make_strategy);
+  } else {
+    const optim::Piece& piece = layout().pieces[tied_piece_];
+    tied_grad_ = weights_.grad.narrow(0, piece.at, piece.numel);
+    const int other = first() ? options_.schedule.stages - 1 : 0;
+    other_end_ = std::make_unique<Border>(letters, other, Parcel{.shape = {tied_grad_.numel()}});
+  }
 }
 
 Rows Stage::rows(int64_t batch) {
-  const int64_t parts = options_.schedule.microbatches, t = batch / parts + 1, part = batch % parts;
+  const int64_t parts = options_.schedule.microbatches, t = begin_ + batch / parts + 1, part = batch % parts;
   if (!drawn_ || drawn_->first != t) drawn_ = {t, source_(t)};
   const int64_t n = drawn_->second.tokens.size(0) / parts;
   return {drawn_->second.tokens.narrow(0, part * n, n), drawn_->second.targets.narrow(0, part * n, n)};
@@ -56,17 +80,18 @@ void Stage::bind(int64_t version) {
   bound_ = version;
 }
 
-void Stage::with(const at::Tensor& weights, const std::function<void()>& f) {
+void Stage::with(const at::Tensor& weights, const at::Tensor& tied, const std::function<void()>& f) {
   weights_.bind(weights);
+  if (tie_) tie_->with(tied);
   bound_ = -1;
   f();
 }
 
 std::optional<double> Stage::step(int64_t t, double lr) {
-  TORCH_CHECK(t == done_ + 1, "[pipeline.stage] step ", t, " does not follow ", done_);
+  TORCH_CHECK(t == begin_ + done_ + 1, "[pipeline.stage] step ", t, " does not follow ", begin_ + done_);
   weights_.zero_grad();
   loss_ = 0;
-  const auto ops = options_.schedule.ops(index_, t - 1, options_.steps);
+  const auto ops = options_.schedule.ops(index_, done_, planned());
   const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == Act::weights; });
   const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), Act::backward, &Op::act);
   for (const Op& op : ops) {
@@ -108,6 +133,7 @@ void Stage::forward(int64_t batch) {
   const auto begin = Clock::now();
   at::NoGradGuard no_grad;
   bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
+  if (tie_) tie_->bind_for(batch);
   down_->send(body_.forward(input));
   if (trace_) trace_->add(Doing::forward, begin, Clock::now(), batch);
 }
@@ -118,11 +144,12 @@ void Stage::backward(int64_t batch) {
   if (!last()) gradient = down_->receive();
   const auto begin = Clock::now();
   bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
+  if (tie_) tie_->zero_grad(), tie_->bind_for(batch);
   const at::Tensor output = body_.forward(input);
   if (last()) {
     const at::Tensor loss = body_.loss(output, rows(batch).targets);
     const double value = loss.item<double>();
-    TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", done_ + 1,
+    TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", begin_ + done_ + 1,
                 ": try a smaller optim.lr, or optim.clip");
     loss_ += value;
     const int64_t parts = options_.schedule.microbatches;
@@ -131,35 +158,47 @@ void Stage::backward(int64_t batch) {
     output.backward(gradient);
   }
   if (!first()) up_->send(input.grad());
+  if (tie_) tie_->computed();
   if (trace_) trace_->add(Doing::backward, begin, Clock::now(), batch);
 }
 
 void Stage::update(int64_t t, double lr) {
-  const auto begin = Clock::now();
-  if (!options_.stash) {
-    const double rho = 1 - std::min(static_cast<double>(t) / static_cast<double>(options_.discount_steps), 1.0);
-    lr /= std::pow(static_cast<double>(std::max<int64_t>(1, options_.schedule.warmup[index_])), rho);
+  if (other_end_) {
+    weights_.grad_ready(tied_piece_);
+    other_end_->send(tied_grad_.clone());
+    tied_grad_.add_(other_end_->receive());
   }
-  const double rates[optim::kGroups] = {lr, lr};
+  const auto begin = Clock::now();
+  const double own = discounted(lr, t, index_);
+  const double rates[optim::kGroups] = {own, own};
   const auto size = std::ssize(ring_);
   strategy_->step(
       {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates, .t = t});
   ++done_;
+  if (tie_) tie_->update(t, discounted(lr, t, 0));
   if (trace_) trace_->add(Doing::update, begin, Clock::now(), t - 1);
+}
+
+double Stage::discounted(double lr, int64_t t, int stage) const {
+  if (options_.stash) return lr;
+  const double rho = 1 - std::min(static_cast<double>(t) / static_cast<double>(options_.discount_steps), 1.0);
+  return lr / std::pow(static_cast<double>(std::max<int64_t>(1, options_.schedule.warmup[stage])), rho);
 }
 
 void Stage::finish() {
   strategy_->finish(newest());
+  if (tie_) tie_->finish();
   bound_ = -1;
 }
 
 int64_t Stage::inputs_ahead(int stage) const {
   const int64_t ahead = done_ == 0 ? 0 : options_.schedule.warmup[stage];
-  return options_.steps == 0 ? ahead : std::min(ahead, options_.steps - done_);
+  return planned() == 0 ? ahead : std::min(ahead, planned() - done_);
 }
 
 State Stage::state() {
   State state;
+  put(state, "begin", begin_, Scope::all_equal);
   put(state, "done", done_, Scope::all_equal);
   state["x"] = {newest(), Scope::per_replica};
   for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
@@ -171,12 +210,16 @@ State Stage::state() {
     int64_t k = inputs_ahead(index_);
     for (const at::Tensor& input : up_->taken_in()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
   }
+  if (up_) up_->put(state, "up.");
+  if (down_) down_->put(state, "down.");
   add_prefixed(state, "strategy.", strategy_->state());
+  if (tie_) tie_->put(state, "tie.");
   return state;
 }
 
 void Stage::load(const State& state) {
   TORCH_CHECK(done_ == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
+  begin_ = get_int(state, "begin");
   done_ = get_int(state, "done");
   get(state, "x", newest());
   for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
@@ -194,12 +237,16 @@ void Stage::load(const State& state) {
     else
       up_->put_back(input);
   }
+  if (up_) up_->get(state, "up.");
+  if (down_) down_->get(state, "down.");
   bound_ = -1;
   strategy_->load(with_prefix(state, "strategy."));
+  if (tie_) tie_->get(state, "tie.");
 }
 
 double Stage::exposed_s() const {
-  return strategy_->exposed_s() + (up_ ? up_->exposed_s() : 0) + (down_ ? down_->exposed_s() : 0);
+  const double tied = (tie_ ? tie_->exposed_s() : 0) + (other_end_ ? other_end_->exposed_s() : 0);
+  return tied + strategy_->exposed_s() + (up_ ? up_->exposed_s() : 0) + (down_ ? down_->exposed_s() : 0);
 }
 
 void Stage::record(const TracePtr& trace) {

@@ -10,6 +10,9 @@
 //   no stash    B(b) uses the newest version instead, with F(b)'s input: one version. The learning rate is divided by
 //               max(1, w)^rho, rho = 1 - min(t / discount_steps, 1), and beta1 is .9 + .09 (P-1-j)/P.
 //
+// A tied matrix is among the parameters of both ends in a synchronous schedule, where they add up their gradients; in
+// an asynchronous one it is a group of its own (tie.h) and among neither's.
+//
 // Weights depend on options and data only, never on the links: what is late is waited for.
 #pragma once
 
@@ -21,6 +24,7 @@
 #include "thinwire/optim/flat.h"
 #include "thinwire/pipeline/border.h"
 #include "thinwire/pipeline/schedule.h"
+#include "thinwire/pipeline/tie.h"
 
 namespace thinwire::pipeline {
 
@@ -30,6 +34,7 @@ struct Body {
   optim::Labels labels = {};
   std::function<at::Tensor(const at::Tensor& input)> forward;
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)> loss = {};  // mean; last stage
+  at::Tensor tied = {};  // of the first and the last stage: a matrix they share; see below
 };
 
 struct Rows {
@@ -42,6 +47,7 @@ using MakeStrategy = std::function<dp::StrategyPtr(const optim::Flat& weights)>;
 struct StageOptions {
   Schedule schedule;
   int64_t steps = 0;  // how many there will be; 0: nobody knows
+  int64_t begin = 0;  // of them, how many were done before this pipeline was filled
   bool stash = true;
   int64_t discount_steps = 7000;
   Parcel parcel;  // of a microbatch, between stages
@@ -52,8 +58,10 @@ double unstashed_beta1(int stage, int stages);
 
 class Stage {
  public:
-  // `along` joins the stages of this replica, by their numbers.
-  Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source, const MakeStrategy& make_strategy);
+  // `along` joins the stages of this replica, by their numbers. Collective over it. The second strategy is for a tied
+  // matrix.
+  Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source, const MakeStrategy& make_strategy,
+        const MakeStrategy& make_tie_strategy = {});
 
   // Step t (from 1): all this stage does up to its update t, with this learning rate. Returns the mean loss of the
   // step's minibatch on the last stage; throws if that is not finite.
@@ -61,14 +69,15 @@ class Stage {
 
   // The newest weights.
   at::Tensor newest() const { return ring_[done_ % std::ssize(ring_)]; }
-  // Computes something with other weights (an evaluation); the stage goes on with its own.
-  void with(const at::Tensor& weights, const std::function<void()>& f);
+  // Computes something with other weights (an evaluation); the stage goes on with its own. A stage with a tie needs
+  // that matrix, too.
+  void with(const at::Tensor& weights, const at::Tensor& tied, const std::function<void()>& f);
+  Tie* tie() { return tie_.get(); }  // null where there is none
   dp::Strategy& strategy() { return *strategy_; }
   const optim::Layout& layout() const { return weights_.layout(); }
   const Body& body() const { return body_; }
   bool first() const { return index_ == 0; }
   bool last() const { return index_ == options_.schedule.stages - 1; }
-  int64_t steps_done() const { return done_; }
 
   // Between steps, on all stages together (every stage has done step t): all versions, the inputs it keeps, and what
   // the stage before has sent already.
@@ -84,10 +93,13 @@ class Stage {
  private:
   void forward(int64_t batch);
   void backward(int64_t batch);
+  void make_tie(const comm::GroupPtr& along, const MakeStrategy& make_strategy);
   void update(int64_t t, double lr);
+  double discounted(double lr, int64_t t, int stage) const;  // without stash
   void bind(int64_t version);
   Rows rows(int64_t batch);  // of a microbatch
   int64_t inputs_ahead(int stage) const;
+  int64_t planned() const { return options_.steps == 0 ? 0 : options_.steps - begin_; }
 
   Body body_;
   const StageOptions options_;
@@ -98,12 +110,17 @@ class Stage {
   std::vector<at::Tensor> ring_;                                   // version v is in v mod its size
   std::map<int64_t, at::Tensor> inputs_;                           // from F to B
   std::map<int64_t, std::vector<std::function<void()>>> put_off_;  // from B to W
-  std::unique_ptr<Border> up_, down_;                              // towards stage 0, towards the last
-  int64_t done_ = 0;                                               // updates
-  int64_t bound_ = -1;                                             // version the model computes with now
-  bool announces_ = false;                                         // this backward completes gradients
-  double loss_ = 0;                                                // of this step so far
-  std::optional<std::pair<int64_t, Rows>> drawn_;                  // the last step's rows
+  std::unique_ptr<Tie> tie_;
+  std::unique_ptr<Border> other_end_;  // of a tied matrix that is among the parameters
+  int tied_piece_ = -1;
+  at::Tensor tied_grad_;
+  std::unique_ptr<Border> up_, down_;  // towards stage 0, towards the last
+  int64_t begin_;                      // steps that were done before; versions and minibatches count from there
+  int64_t done_ = 0;                   // updates since
+  int64_t bound_ = -1;                 // version the model computes with now
+  bool announces_ = false;             // this backward completes gradients
+  double loss_ = 0;                    // of this step so far
+  std::optional<std::pair<int64_t, Rows>> drawn_;  // the last step's rows
   Held most_;
   TracePtr trace_;
 };

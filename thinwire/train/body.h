@@ -1,4 +1,7 @@
 // The part of a model that a pipeline stage computes.
+//
+// A tied matrix whose two ends are on different stages is listed by both; or, where it is a group of its own
+// (tie_apart), by none of them.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +12,18 @@
 
 namespace thinwire::train {
 
-optim::Labels labels_of(const models::Model& model, size_t first_unit, size_t end_unit);
+struct Units {
+  size_t first, end;  // [first, end) of a model's
+};
 
-// Units [first, end) of the model, which it keeps alive; with the loss where the last unit is among them.
-pipeline::Body body_of(const std::shared_ptr<models::Model>& model, size_t first_unit, size_t end_unit);
+// What a stage of these units holds, unit by unit; a tied matrix that the last stage lists is a unit more.
+std::vector<std::vector<models::Parameter>> parameters_of(const models::Model& model, Units units,
+                                                          bool tie_apart = false);
+// As flat weights (thinwire/optim/flat.h) want them.
+std::vector<std::vector<at::Tensor>> tensors_of(const std::vector<std::vector<models::Parameter>>& parameters);
+optim::Labels labels_of(const std::vector<std::vector<models::Parameter>>& parameters);
+
+// With the loss where the last unit is among them. It keeps the model alive.
+pipeline::Body body_of(const std::shared_ptr<models::Model>& model, Units units, bool tie_apart = false);
 
 }  // namespace thinwire::train

@@ -1,6 +1,5 @@
 #include "thinwire/train/inspect.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
@@ -16,6 +15,7 @@
 #include "thinwire/base/errors.h"
 #include "thinwire/optim/flat.h"
 #include "thinwire/train/checkpoint.h"
+#include "thinwire/train/cutting.h"
 #include "thinwire/train/safetensors.h"
 
 namespace thinwire::train {
@@ -80,23 +80,24 @@ at::Tensor weights_of_file(const fs::path& path, models::Model& model, const opt
   return x;
 }
 
-// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same. Stages one after
-// another are the whole.
-at::Tensor weights_of_checkpoint(const fs::path& folder, const optim::Layout& layout) {
-  std::vector<at::Tensor> stages;
-  for (int stage = 0; stage < stages_of(folder); ++stage) {
-    const State state = load_checkpoint(folder, 0, stage).state;
-    const auto z = state.find("strategy.z"), x = state.find("x");
-    TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither strategy.z nor x");
+// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same.
+at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, const models::Model& model) {
+  const auto agreed = [&](const State& state, const std::string& prefix) {
+    const auto z = state.find(prefix + "strategy.z"), x = state.find(prefix + "x");
+    TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither ", prefix, "strategy.z nor ",
+                prefix, "x");
     const at::Tensor& weights = z != state.end() ? z->second.value : x->second.value;
     TORCH_CHECK(weights.dim() == 1 && weights.scalar_type() == at::kFloat, folder.string(),
-                ": weights should be a vector of floats, are ", weights.scalar_type(), " ", weights.sizes());
-    stages.push_back(weights);
-  }
-  at::Tensor weights = stages.size() == 1 ? stages[0] : at::cat(stages);
-  TORCH_CHECK(weights.numel() == layout.numel, folder.string(), ": should have ", layout.numel, " weights, has ",
-              weights.numel());
-  return weights;
+                ": weights should be a row of floats, are ", weights.scalar_type(), " ", weights.sizes());
+    return weights;
+  };
+  const State first = load_checkpoint(folder, 0).state;
+  const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
+  return assembled(recipe, model, tied, [&](int stage, int64_t numel) {
+    const at::Tensor weights = agreed(stage == 0 ? first : load_checkpoint(folder, 0, stage).state, "");
+    TORCH_CHECK(weights.numel() == numel, folder.string(), ": should have ", numel, " weights, has ", weights.numel());
+    return weights;
+  });
 }
 
 Recipe recipe_of(const json& facts, const fs::path& folder) {
@@ -122,9 +123,10 @@ Trained fill(Recipe recipe, fs::path from, bool finished,
 }
 
 Trained of_checkpoint(const fs::path& folder) {
-  const Loaded loaded = load_checkpoint(folder, 0);
-  return fill(recipe_of(loaded.facts, folder), folder, false,
-              [&](models::Model&, const optim::Layout& layout) { return weights_of_checkpoint(folder, layout); });
+  const Recipe recipe = recipe_of(load_checkpoint(folder, 0).facts, folder);
+  return fill(recipe, folder, false, [&](const models::Model& model, const optim::Layout&) {
+    return weights_of_checkpoint(folder, recipe, model);
+  });
 }
 
 Trained of_file(const fs::path& run) {

@@ -45,6 +45,7 @@ Json to_json(const Result& r, const std::string& event) {
                {"finish_bytes", r.finish_bytes},
                {"finish_s", r.finish_s},
                {"weights_hash", r.weights_hash}};
+  if (r.stage_bytes) json["stage_bytes"] = *r.stage_bytes;
   if (r.noise_scale) json["noise_scale"] = *r.noise_scale;
   if (!r.finished)  // what a stopped run does not know yet
     for (const char* key : {"val_loss", "finish_bytes", "finish_s"}) json.erase(key);

@@ -40,6 +40,34 @@ void check_strategy(const std::string& name, const std::string& place) {
                               : fmt::format("; did you mean '{}'?", near));
 }
 
+// BadInput with the line if it is not TOML. Letters beyond ASCII are for quotes and comments; where toml++ 3.3 meets
+// one elsewhere, or in a text of several lines, its behaviour is undefined, and nobody needs either in a recipe.
+toml::table parsed(std::string_view toml, const std::string& path) {
+  int64_t line = 1;
+  char open = 0;  // '#', or the quote that is open
+  for (size_t i = 0; i < toml.size(); ++i) {
+    const char c = toml[i];
+    if (c == '\n') {
+      ++line, open = 0;
+    } else if (open == 0 && (c == '#' || c == '"' || c == '\'')) {
+      if (c != '#' && toml.substr(i, 3) == std::string(3, c))
+        throw BadInput("{}:{}: a recipe has no text of several lines (three quotes)", path, line);
+      open = c;
+    } else if (c == '\\' && open == '"') {
+      ++i;
+    } else if (c == open && open != '#') {
+      open = 0;
+    } else if (open == 0 && static_cast<unsigned char>(c) >= 0x80) {
+      throw BadInput("{}:{}: a letter that is not ASCII stands outside quotes and comments", path, line);
+    }
+  }
+  try {
+    return toml::parse(toml, path);
+  } catch (const toml::parse_error& error) {
+    throw BadInput("{}:{}: {}", path, error.source().begin.line, error.description());
+  }
+}
+
 Value to_value(const toml::node& node, const std::string& name) {
   if (auto v = node.as_boolean()) return v->get();
   if (auto v = node.as_integer()) return v->get();
@@ -138,12 +166,7 @@ RecipeText read_recipe(const std::filesystem::path& path) {
 RecipeText parse_recipe(std::string_view toml, const std::string& path) {
   RecipeText text;
   text.name = std::filesystem::path(path).stem().string();
-  toml::table root;
-  try {
-    root = toml::parse(toml, path);
-  } catch (const toml::parse_error& error) {
-    throw BadInput("{}:{}: {}", path, error.source().begin.line, error.description());
-  }
+  const toml::table root = parsed(toml, path);
   const auto names = section_names();
   for (const auto& [key, node] : root) {
     const std::string name(key.str());
@@ -180,16 +203,17 @@ void set_key(RecipeText& text, std::string_view assignment) {
   const std::string value(assignment.substr(equals + 1));
   const auto names = section_names();
   if (std::ranges::find(names, section) == names.end()) unknown_section("command line", section);
-  Value parsed = value;  // a bare word: strategy.name=co2
+  Value said = value;  // a bare word: strategy.name=co2
+  toml::table table;
   try {
-    auto table = toml::parse("v = " + value);
-    if (table.size() == 1) parsed = to_value(*table.get("v"), section + "." + key);
-  } catch (const toml::parse_error&) {
+    table = parsed("v = " + value, "");
+  } catch (const BadInput&) {
   }
+  if (table.size() == 1) said = to_value(*table.get("v"), section + "." + key);
   if (key == "name" || key == "source")
-    rename(text.sections[section], section, key, std::move(parsed));
+    rename(text.sections[section], section, key, std::move(said));
   else
-    set(text.sections, section, key, std::move(parsed));
+    set(text.sections, section, key, std::move(said));
 }
 
 void set_keys(RecipeText& text, const std::vector<std::string>& assignments) {

@@ -10,13 +10,14 @@
 
 namespace thinwire::train {
 
-Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh)
-    : Worker(recipe, std::move(text), mesh),
-      weights_(models::parameters_by_unit(*model_), labels_of(*model_, 0, model_->units.size()),
+Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin)
+    : Worker(recipe, std::move(text), mesh, origin),
+      weights_(models::parameters_by_unit(*model_), labels_of(parameters_of(*model_, {0, model_->units.size()})),
                compute_dtype(recipe.train)) {
   strategy_ =
       dp::make_strategy(recipe.strategy, weights_, {.sync = mesh.wire, .sum_over_shards = {}, .aside = mesh.across},
                         recipe.optim, recipe.planned_steps());
+  if (origin) strategy_->load(with_moments(strategy_->state(), *origin, [](const at::Tensor& all) { return all; }));
   weights_.refresh();  // after replica 0's weights came
   for (size_t piece = 0; piece < layout_.pieces.size(); ++piece)
     dp::on_grad_ready(weights_.parameters()[layout_.pieces[piece].tensor], [this, piece = static_cast<int>(piece)] {

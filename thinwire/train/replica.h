@@ -7,7 +7,8 @@ namespace thinwire::train {
 
 class Replica final : public Worker {
  public:
-  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh);  // collective
+  // Collective.
+  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin);
 
   void finish() override;
   at::Tensor agreed() override { return strategy_->consensus(weights_.x); }

@@ -11,6 +11,7 @@
 #include "thinwire/train/report_bars.h"
 #include "thinwire/train/report_curves.h"
 #include "thinwire/train/report_page.h"
+#include "thinwire/train/report_pipeline.h"
 #include "thinwire/train/report_text.h"
 #include "thinwire/train/report_timeline.h"
 #include "thinwire/train/report_words.h"
@@ -22,6 +23,14 @@ namespace fs = std::filesystem;
 namespace {
 
 using Runs = std::vector<RunRecord>;
+
+// Whether a run has stages but no other replica to send to.
+bool alone(const RunRecord& run) { return run.stages > 1 && run.replicas == 1; }
+
+// Whether there is a run whose ranks are stages of replicas.
+bool staged(const Runs& runs) {
+  return std::ranges::any_of(runs, [](const RunRecord& run) { return run.stages > 1; });
+}
 
 constexpr double kFull = 1040, kMiddle = 690, kHalf = 506, kPhone = 343;  // pixels at which text has the page's size
 
@@ -90,7 +99,9 @@ std::string table(const Runs& runs) {
   out +=
       "<th>steps</th><th>time<small>s</small></th>"
       "<th>tokens/s</th><th>utilisation<small>time computing</small></th><th>exposed<small>s waiting</small></th>"
-      "<th>wire<small>MB sent</small></th><th>weights<small>hash</small></th></tr></thead>\n<tbody>\n";
+      "<th>wire<small>MB sent</small></th>";
+  if (staged(runs)) out += "<th>between stages<small>MB sent</small></th>";
+  out += "<th>weights<small>hash</small></th></tr></thead>\n<tbody>\n";
   for (size_t i = 0; i < runs.size(); ++i) {
     const Result& r = runs[i].result;
     const double gap = base ? r.val_loss - base->result.val_loss : NAN;
@@ -101,22 +112,26 @@ std::string table(const Runs& runs) {
     out += cell("steps", fmt::format("{}", r.steps)) + cell("time, s", fixed_text(r.seconds, 1));
     out += cell("tokens/s", short_count(r.tokens_per_s)) + cell("utilisation", percent_text(r.utilisation));
     out += cell("exposed, s", fixed_text(r.exposed_s, 1));
-    out += cell("wire, MB", fixed_text(r.wire_bytes / 1e6, r.wire_bytes < 1e6 ? 3 : 1));
+    const auto megabytes = [](double bytes) { return fixed_text(bytes / 1e6, bytes < 1e6 ? 3 : 1); };
+    out += cell("wire, MB", megabytes(r.wire_bytes));
+    if (staged(runs)) out += cell("stages, MB", megabytes(r.stage_bytes.value_or(NAN)));
     out += cell("weights", r.weights_hash.empty() ? "–" : escaped(r.weights_hash.substr(0, 8)), "hash") + "</tr>\n";
   }
   return out + "</tbody>\n</table>\n";
 }
 
 std::string results_section(const Runs& runs) {
+  const std::string who = staged(runs) ? "a stage computed and did not wait; wire is what one stage sent to other "
+                                         "replicas, between stages what it sent to its neighbours."
+                                       : "a replica computed and did not wait; wire is what one replica sent.";
   return "<section>\n<h2>What came out</h2>\n<p class=\"note\">The held-out loss is measured on text the model was not "
-         "trained on: lower is better. Utilisation is the share of the time in which a replica computed and did not "
-         "wait; "
-         "wire is what one replica sent. Runs with equal weights have equal hashes.</p>\n" +
-         table(runs) + "</section>\n";
+         "trained on: lower is better. Utilisation is the share of the time in which " +
+         who + " Runs with equal weights have equal hashes.</p>\n" + table(runs) + "</section>\n";
 }
 
 std::string curves_section(const Runs& runs) {
-  const Chart bytes = loss_chart(runs, Over::bytes);
+  Chart bytes = loss_chart(runs, Over::bytes);
+  if (staged(runs)) bytes.x_name = "sent by a stage to other replicas";
   std::string out =
       "<section>\n<h2>How the loss fell</h2>\n<p class=\"note\">Lines are the training loss, smoothed: each "
       "point is the mean over a twentieth of the run (at least five steps). Circles are the held-out loss.";
@@ -125,15 +140,48 @@ std::string curves_section(const Runs& runs) {
   out += "</p>\n" + legend(runs);
   out += figure(loss_chart(runs, Over::seconds), "Over time",
                 "What counts for you: how good it is after how long, waiting included.", whole_width(400, 290));
-  out += "<div class=\"pair\">\n";
-  out +=
-      figure(loss_chart(runs, Over::steps), "Over steps", "What a step is worth, however long it takes.", kHalfWidth);
+  const auto steps = [&](const Sizes& sizes) {
+    return figure(loss_chart(runs, Over::steps), "Over steps", "What a step is worth, however long it takes.", sizes);
+  };
+  if (std::ranges::all_of(runs, alone)) return out + steps(whole_width(320, 290)) + "</section>\n";
+  out += "<div class=\"pair\">\n" + steps(kHalfWidth);
   out +=
       figure(bytes, "Over bytes sent",
              bytes.x_log ? "What a byte is worth. The axis is logarithmic: each mark is a multiple of the one before."
                          : "What a byte on the wire is worth.",
              kHalfWidth);
   return out + "</div>\n</section>\n";
+}
+
+std::string pipeline_section(const Runs& runs) {
+  std::string pictured, schedules;
+  bool weights = false;
+  for (const auto& run : runs) {
+    if (!run.pipeline) continue;
+    const PipelineRecord& pipeline = *run.pipeline;
+    weights |= has_weights(pipeline);
+    if (const auto words = schedule_html(pipeline); schedules.find(words) == std::string::npos)
+      schedules += " " + words;
+    const double seconds = std::max(pipeline.planned.seconds, pipeline.recorded.seconds);
+    const double height = pipeline_height(pipeline);
+    pictured += fmt::format("<figure>\n<h3>{}</h3>\n<p>{}</p>\n", escaped(run.label), pipeline_html(run));
+    for (const auto& [name, picture] : {std::pair{"Planned", &pipeline.planned}, {"As it was", &pipeline.recorded}}) {
+      const std::string said = fmt::format("{}: {}", name, time_text(picture->seconds));
+      pictured += fmt::format(
+          "<p class=\"which\">{}</p>\n{}", said, pictures(whole_width(height, height), [&](Size size) {
+            return pipeline_svg(pipeline, *picture, "Pipeline of " + run.label + ", " + said, seconds, size);
+          }));
+    }
+    pictured += "</figure>\n";
+  }
+  if (pictured.empty()) return "";
+  return "<section id=\"pipeline\">\n<h2>The pipeline, planned and as it was</h2>\n<p class=\"note\">A row is a stage "
+         "of "
+         "the first replica, a block its work on the minibatch with that number (or on the microbatch of a step). In "
+         "the "
+         "plan every operation takes the median of the times measured, and nothing is in a transfer’s way; below it is "
+         "what happened in the same steps, to the same scale." +
+         schedules + "</p>\n" + pipeline_legend(weights) + pictured + "</section>\n";
 }
 
 std::string timeline_section(const Runs& runs) {
@@ -143,22 +191,26 @@ std::string timeline_section(const Runs& runs) {
   if (timelines.empty()) return "";
   const double seconds = common_seconds(timelines);
   std::string out =
-      "<section id=\"timeline\">\n<h2>A few rounds, seen closely</h2>\n<p class=\"note\">The last moments of "
-      "each run, all to one scale. The upper lane of a replica is what it does, the lower one what it has on "
-      "the wire: where both are filled the transfer costs nothing, where the upper one is hatched the "
-      "replica stands still. Where it is empty it did neither: the run was "
-      "being evaluated or saved, or the replica had no processor to itself.</p>\n" +
-      time_legend(true, false);
+      fmt::format(
+          "<section id=\"timeline\">\n<h2>A few rounds, seen closely</h2>\n<p class=\"note\">The last moments of "
+          "each run, all to one scale. The upper lane of a {0} is what it does, the lower one what it has on "
+          "the wire{1}: where both are filled the transfer costs nothing, where the upper one is hatched the "
+          "{0} stands still. Where it is empty it did neither: the run was "
+          "being evaluated or saved, or the {0} had no processor to itself.</p>\n",
+          staged(runs) ? "stage" : "replica", staged(runs) ? " to other replicas" : "") +
+      time_legend(!std::ranges::all_of(runs, alone), false);
   for (const auto& run : runs) {
     if (!run.timeline) continue;
     const auto& timeline = *run.timeline;
     const TimelineSummary sum = summary(timeline, seconds);
-    const std::string said = fmt::format(
-        "{:.0f} step{} in {}; {} of the time waiting. The wire is busy for {} of it{}.{}", sum.steps,
-        std::llround(sum.steps) == 1 ? "" : "s", time_text(std::min(seconds, timeline.seconds())),
-        percent_text(sum.waiting), percent_text(sum.wire),
-        sum.wire > 0 ? fmt::format(", {} of that behind computation", percent_text(sum.hidden)) : "",
-        timeline.ranks.size() > 4 ? fmt::format(" 4 of {} replicas are drawn.", timeline.ranks.size()) : "");
+    std::string said =
+        fmt::format("{:.0f} step{} in {}; {} of the time waiting.", sum.steps, std::llround(sum.steps) == 1 ? "" : "s",
+                    time_text(std::min(seconds, timeline.seconds())), percent_text(sum.waiting));
+    if (!alone(run))
+      said += fmt::format(" The wire is busy for {} of it{}.", percent_text(sum.wire),
+                          sum.wire > 0 ? fmt::format(", {} of that behind computation", percent_text(sum.hidden)) : "");
+    if (timeline.ranks.size() > 4)
+      said += fmt::format(" 4 of {} {} are drawn.", timeline.ranks.size(), run.stages > 1 ? "stages" : "replicas");
     const double height = timeline_height(timeline);
     out += fmt::format("<figure>\n<div class=\"lane-head\"><h3>{}</h3><p class=\"note\">{}</p></div>\n{}</figure>\n",
                        escaped(run.label), said, pictures(whole_width(height, height), [&](Size size) {
@@ -179,9 +231,8 @@ std::string time_section(const Runs& runs) {
   }
   if (bars.empty()) return "";
   const double height = bars_height(bars.size());
-  return "<section id=\"time\">\n<h2>Where the time went</h2>\n<p class=\"note\">Mean over the replicas, training "
-         "steps "
-         "only.</p>\n" +
+  return "<section id=\"time\">\n<h2>Where the time went</h2>\n<p class=\"note\">Mean over the " +
+         std::string(staged(runs) ? "stages and " : "") + "replicas, training steps only.</p>\n" +
          time_legend(false, other) + "<figure>\n" +
          pictures(whole_width(height, height),
                   [&](Size size) { return bars_svg(bars, "Computing, waiting and other time of each run", size); }) +
@@ -249,8 +300,8 @@ std::string report_html(const std::vector<fs::path>& dirs, const ReportOptions& 
       "<header>\n<p class=\"eyebrow\"><b>thinwire</b> · training over slow links</p>\n<h1>{}</h1>\n", headline.title);
   if (!headline.lede.empty()) body += fmt::format("<p class=\"lede\">{}</p>\n", headline.lede);
   body += fmt::format("<dl class=\"facts\">\n{}</dl>\n</header>\n", facts_html(runs));
-  body += results_section(runs) + curves_section(runs) + timeline_section(runs) + time_section(runs) +
-          distance_section(runs) + words_section(runs) + again_section(runs);
+  body += results_section(runs) + curves_section(runs) + pipeline_section(runs) + timeline_section(runs) +
+          time_section(runs) + distance_section(runs) + words_section(runs) + again_section(runs);
   body += fmt::format(
       "<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n", version(),
       runs.size(), runs.size() == 1 ? "" : "s");

@@ -1,8 +1,8 @@
 // The report of one or several runs: one HTML page that explains itself, loads nothing, and can be sent to anybody.
 //
-// It holds what was run, a table, the loss over seconds, steps and bytes, a timeline of each run, where the time went,
-// how far the replicas were apart, what each strategy does, and how to do it again. What a run has not recorded is left
-// out. The page depends on the files alone: the same runs give the same page.
+// It holds what was run, a table, the loss over seconds, steps and bytes, the pipeline where there is one, a timeline
+// of each run, where the time went, how far the replicas were apart, what each strategy does, and how to do it again.
+// What a run has not recorded is left out. The page depends on the files alone: the same runs give the same page.
 #pragma once
 
 #include <filesystem>

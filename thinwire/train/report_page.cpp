@@ -10,12 +10,16 @@ constexpr const char* kStyle = R"css(
   --paper: #fdfdfc; --raised: #f4f5f3; --ink: #16191d; --soft: #59616a; --hair: #dfe2e4; --grid: #e9ebec;
   --c0: #0072b2; --c1: #d55e00; --c2: #00845f; --c3: #b3568c; --c4: #b07a00; --c5: #2f8fcc; --c6: #3a3f45; --c7: #7d6b00;
   --compute: #5f7f9c; --compute-ink: #fff; --wait: #f0b429; --wait-line: #a86a00; --wait-ink: #3d2a00; --wire: #3aa0d8;
-  --other: #d3d7da; --other-ink: #33383d; }
+  --other: #d3d7da; --other-ink: #33383d; --idle: #eceeee;
+  --forward: #7cc4ee; --forward-ink: #06263a; --backward: #0072b2; --backward-ink: #fff; --weights: #d88bb5;
+  --weights-ink: #33091f; --update: #d55e00; }
 @media (prefers-color-scheme: dark) { :root {
   --paper: #14171a; --raised: #1d2125; --ink: #e9ecee; --soft: #9ba4ad; --hair: #32383e; --grid: #262b30;
   --c0: #4ba6e8; --c1: #f5884b; --c2: #2fc79b; --c3: #e495c2; --c4: #f0b63a; --c5: #92d2f7; --c6: #d5dade; --c7: #e8dd5c;
   --compute: #6d90af; --compute-ink: #0d1114; --wait: #e0a520; --wait-line: #6b4700; --wait-ink: #241800; --wire: #56b4e9;
-  --other: #454c53; --other-ink: #e9ecee; } }
+  --other: #454c53; --other-ink: #e9ecee; --idle: #2a3036;
+  --forward: #92d2f7; --forward-ink: #06263a; --backward: #2a84c4; --backward-ink: #fff; --weights: #e495c2;
+  --weights-ink: #33091f; --update: #f5884b; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI",
@@ -51,7 +55,7 @@ figure { margin: 0 0 34px; } figure h3 { margin-bottom: 6px; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 28px; }
 svg { display: block; width: 100%; height: auto; font-size: 12.5px; } svg text { fill: var(--soft); }
 svg.defs { position: absolute; width: 0; height: 0; } .middle, .narrow { display: none; }
-.axis .grid, .lanes .grid { stroke: var(--grid); } .axis .base, .axis .tick { stroke: var(--soft); stroke-width: 1; }
+.axis .grid, .lanes .grid, .stages .grid { stroke: var(--grid); } .axis .base, .axis .tick { stroke: var(--soft); stroke-width: 1; }
 .axis .name { fill: var(--ink); font-size: 12.5px; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: butt; }
 .dot { fill: var(--paper); stroke-width: 2; } .leader { stroke-width: 1; opacity: .6; stroke-dasharray: none !important; }
@@ -73,6 +77,11 @@ svg .label.s6 { fill: var(--c6); } svg .label.s7 { fill: var(--c7); } svg .label
 .bars .share { font-size: 12.5px; font-weight: 600; } .on-compute { fill: var(--compute-ink) !important; }
 .on-wait { fill: var(--wait-ink) !important; stroke: var(--wait); stroke-width: 5px; paint-order: stroke; }
 .on-other { fill: var(--other-ink) !important; }
+.forward { fill: var(--forward); } .backward { fill: var(--backward); } .weights { fill: var(--weights); }
+.update { fill: var(--update); } .idle { fill: var(--idle); } .stages rect { stroke: var(--paper); stroke-width: .8; }
+.stages .lane { font-size: 12px; } .stages .batch { font-size: 11px; font-weight: 600; pointer-events: none; }
+.on-forward { fill: var(--forward-ink) !important; } .on-backward { fill: var(--backward-ink) !important; }
+.on-weights { fill: var(--weights-ink) !important; } .which { margin: 10px 0 4px; font-size: .92rem; font-weight: 600; }
 .lane-head { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 14px; margin-bottom: 6px; }
 .lane-head p { margin: 0; max-width: none; } figcaption { margin-top: 4px; }
 dl.words { display: grid; grid-template-columns: minmax(120px, 170px) 1fr; gap: 14px 24px; margin: 14px 0 0; }

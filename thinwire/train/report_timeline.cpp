@@ -11,7 +11,7 @@
 namespace thinwire::train {
 namespace {
 
-constexpr size_t kLanes = 4;  // replicas drawn
+constexpr size_t kLanes = 4;  // ranks drawn
 constexpr double kPitch = 30, kCompute = 13, kWire = 7, kTop = 4, kBelow = 26;
 
 double total(const Spans& spans) {
@@ -21,6 +21,19 @@ double total(const Spans& spans) {
 }
 
 size_t lanes(const TimelineRecord& timeline) { return std::min(kLanes, timeline.ranks.size()); }
+
+// In one line, or two where a rank is a stage of one of several replicas; on a phone the numbers alone.
+std::string lane_name(const TimelineRecord& timeline, size_t rank, bool small, double y) {
+  const auto line = [](double at, const char* what, const std::string& number) {
+    return fmt::format(R"(<text class="lane" x="0" y="{}">{}{}</text>)", at, what, number);
+  };
+  if (timeline.stages == 1) return line(y, small ? "" : "replica ", std::to_string(rank));
+  const auto stages = static_cast<size_t>(timeline.stages);
+  const std::string replica = std::to_string(rank / stages), stage = std::to_string(rank % stages);
+  if (timeline.ranks.size() == stages) return line(y, small ? "" : "stage ", stage);
+  if (small) return line(y, "", replica + "." + stage);
+  return line(y, "replica ", replica) + line(y + 12, "stage ", stage);
+}
 
 std::string bar(const char* kind, const TimelineRecord::Span& span, const Scale& x, double top, double height,
                 const std::string& tip) {
@@ -88,7 +101,8 @@ double timeline_height(const TimelineRecord& timeline) {
 
 std::string timeline_svg(const TimelineRecord& timeline, const std::string& title, double seconds, Size size) {
   const bool small = size.width < 400;
-  const double left = small ? 18 : 66, right = size.width - 12,
+  const bool two_numbers = timeline.stages > 1 && std::ssize(timeline.ranks) > timeline.stages;  // "0.1"
+  const double left = small ? (two_numbers ? 25 : 18) : 66, right = size.width - 12,
                bottom = kTop + kPitch * static_cast<double>(lanes(timeline));
   const Scale x(0, seconds, left, right, false);
   const double pixel = seconds / (right - left);
@@ -103,7 +117,7 @@ std::string timeline_svg(const TimelineRecord& timeline, const std::string& titl
   for (size_t r = 0; r < lanes(timeline); ++r) {
     const auto& rank = timeline.ranks[r];
     const double top = kTop + kPitch * static_cast<double>(r) + 2, below = top + kCompute + 1;
-    svg += fmt::format(R"(<text class="lane" x="0" y="{}">{}{}</text>)", top + 11, small ? "" : "replica ", r);
+    svg += lane_name(timeline, r, small, top + 11);
     int64_t number = timeline.from_step;
     for (auto span : rank.steps) {
       const std::string tip = fmt::format("step {}: {}", number++, time_text(span.end - span.begin));

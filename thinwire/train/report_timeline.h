@@ -1,5 +1,5 @@
-// The timeline of a run as a picture: for each replica a lane for computing and waiting, and below it one for what it
-// has on the wire. All runs of a report are drawn to one scale.
+// The timeline of a run as a picture: for each replica (or stage of one) a lane for computing and waiting, and below it
+// one for what it has on the wire to other replicas. All runs of a report are drawn to one scale.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace thinwire::train {
 
-// Shares of the seconds drawn, means over the replicas.
+// Shares of the seconds drawn, means over the ranks.
 struct TimelineSummary {
   double steps = 0;    // that ended
   double waiting = 0;  // share of the time

@@ -34,15 +34,28 @@ double agreed(const Runs& runs, const std::function<double(const RunRecord&)>& f
   return first;
 }
 
-std::string over(const RunRecord& run) {
-  if (run.replicas == 1) return " on one replica";
-  const std::string who = run.replicas > 0 ? fmt::format("{} replicas", run.replicas) : "the replicas";
-  if (run.link.empty() || run.link == "none") return fmt::format(" with {} and no slow link between them", who);
-  std::string link = escaped(link_text(run.link));
+bool no_link(const std::string& link) { return link.empty() || link == "none"; }
+
+// "100 Mbit/s and 20 ms"
+std::string link_words(const std::string& text) {
+  std::string link = escaped(link_text(text));
   if (const size_t comma = link.find(", ");
       comma != std::string::npos && link.find(',', comma + 1) == std::string::npos)
     link.replace(comma, 2, " and ");
-  return fmt::format(" with {} joined by links of {}", who, link);
+  return link;
+}
+
+std::string over(const RunRecord& run) {
+  const std::string of = run.stages > 1 ? fmt::format(" of {} stages", run.stages) : "";
+  const bool slow_stages = run.stages > 1 && !no_link(run.stage_link);
+  if (run.replicas == 1)
+    return " on one replica" + of + (slow_stages ? " joined by links of " + link_words(run.stage_link) : "");
+  const std::string who = (run.replicas > 0 ? fmt::format("{} replicas", run.replicas) : "the replicas") + of;
+  const std::string between = slow_stages ? fmt::format(", and of {} between stages", link_words(run.stage_link)) : "";
+  if (!no_link(run.link)) return fmt::format(" with {} joined by links of {}{}", who, link_words(run.link), between);
+  if (slow_stages)
+    return fmt::format(" with {} joined by links of {} between stages alone", who, link_words(run.stage_link));
+  return fmt::format(" with {} and no slow link between them", who);
 }
 
 Headline one_headline(const RunRecord& run) {
@@ -52,8 +65,9 @@ Headline one_headline(const RunRecord& run) {
   if (std::isfinite(r.val_loss))
     text += fmt::format(" and reached a held-out loss of <strong>{}</strong>", fixed_text(r.val_loss, 3));
   Headline headline{text + ".", ""};
-  if (std::isfinite(r.utilisation) && run.replicas != 1)
-    headline.lede = fmt::format("It spent {} of its time waiting for the wire.", percent_text(waiting(run)));
+  if (std::isfinite(r.utilisation) && (run.replicas != 1 || run.stages > 1))
+    headline.lede = fmt::format("It spent {} of its time waiting for {}the wire.", percent_text(waiting(run)),
+                                run.stages > 1 ? "other stages or " : "");
   if (!r.finished) headline.lede += " The run is not finished: this is how far it got.";
   return headline;
 }
@@ -68,8 +82,10 @@ Headline several_headline(const Runs& runs) {
   const std::string when = seconds > 0  ? fmt::format("In the same {:g} seconds", seconds)
                            : steps >= 0 ? fmt::format("After the same {:.0f} steps", steps)
                                         : "Of these runs";
-  const bool alike = std::ranges::all_of(
-      runs, [&](const RunRecord& run) { return run.link == best->link && run.replicas == best->replicas; });
+  const bool alike = std::ranges::all_of(runs, [&](const RunRecord& run) {
+    return run.link == best->link && run.replicas == best->replicas && run.stages == best->stages &&
+           run.stage_link == best->stage_link;
+  });
   std::string text = fmt::format("{}{}, {} reached the lowest held-out loss: <strong>{}</strong>", when,
                                  alike ? over(*best) : "", strong(best->label), fixed_text(best->result.val_loss, 3));
   const auto base = std::ranges::find_if(
@@ -184,6 +200,22 @@ std::string replicas_text(const RunRecord& run) {
   return fmt::format("{}, each {} sequences a step", run.replicas, run.key("train", "batch"));
 }
 
+// Nothing where there is one stage.
+std::string stages_text(const RunRecord& run) {
+  if (run.stages == 1) return "";
+  std::string text = fmt::format("{} in a replica", run.stages);
+  const std::string schedule = run.key("pipeline", "schedule"), codec = run.key("pipeline", "codec");
+  if (!schedule.empty()) text += ", " + schedule;
+  if (const auto hop = run.key("pipeline", "hop"); !hop.empty()) text += " with hop " + hop;
+  if (const auto parts = run.key("pipeline", "microbatches"); !parts.empty())
+    text += fmt::format(" with {} microbatches", parts);
+  if (run.key("pipeline", "stash") == "false") text += ", backward with the newest weights";
+  if (!codec.empty() && codec != "none") text += fmt::format(", {} between them", codec);
+  return text;
+}
+
+std::string stage_link_text(const RunRecord& run) { return run.stages == 1 ? "" : link_text(run.stage_link); }
+
 // Nothing where the strategy is its own rule.
 std::string rule_text(const RunRecord& run) {
   const std::string& name = run.result.strategy;
@@ -233,6 +265,8 @@ std::string facts_html(const Runs& runs) {
       {"Data", data_text},
       {"Replicas", replicas_text},
       {"Link of each replica", [](const RunRecord& run) { return link_text(run.link); }},
+      {"Stages", stages_text},
+      {"Link between stages", stage_link_text},
       {"Length", length_text},
       {"Machine", machine_text}};
   for (const auto& [name, f] : facts) {

@@ -11,12 +11,13 @@
 #include "thinwire/comm/world.h"
 #include "thinwire/train/checkpoint.h"
 #include "thinwire/train/control.h"
+#include "thinwire/train/cutting.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
+#include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/safetensors.h"
 #include "thinwire/train/settle.h"
-#include "thinwire/train/staged.h"
 #include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
@@ -57,7 +58,8 @@ class Rank {
         bare_(bare),
         mesh_(make_mesh(recipe, bare, traces[bare->rank()])),
         traces_(traces),
-        worker_(make_worker(recipe, text_, mesh_)),
+        origin_(origin_of(options)),
+        worker_(make_worker(recipe, text_, mesh_, origin_ ? &*origin_ : nullptr)),
         control_(bare_) {
     worker_->record(traces_[bare_->rank()]);
   }
@@ -86,12 +88,9 @@ class Rank {
   bool leads() const { return bare_->rank() == 0; }
 
   void resume() {
-    if (!options_.resume) return;
+    if (origin_) step_ = origin_->step;
+    if (!options_.resume || newest_checkpoint(options_.dir) < 0) return;
     step_ = newest_checkpoint(options_.dir);
-    if (step_ < 0) {
-      step_ = 0;
-      return;
-    }
     const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
     auto loaded = load_checkpoint(folder, mesh_.replica, mesh_.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
@@ -104,6 +103,12 @@ class Rank {
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
     bare_->barrier();  // nobody writes before everybody could read
+  }
+
+  // Only a run that has nothing of its own to go on with begins with another.
+  std::optional<Origin> origin_of(const RunOptions& options) const {
+    if (options.from.empty() || (options.resume && newest_checkpoint(options.dir) >= 0)) return {};
+    return read_origin(find_origin(options.from, recipe_), mesh_.replica);
   }
 
   // Rank 0's clock decides for all; the others follow by its tally.
@@ -217,7 +222,7 @@ class Rank {
     return done;
   }
 
-  // result.json and timeline.json: what the report needs beside recipe and metrics.
+  // result.json, timeline.json and pipeline.json: what the report needs beside recipe and metrics.
   void write_record(const Result& done) {
     auto record = to_json(done, "done");
     const Machine machine = this_machine();
@@ -233,6 +238,9 @@ class Rank {
     const int64_t period = periodic ? recipe_.strategy.periodic.period : 1;
     const int64_t shown = std::clamp<int64_t>(3 * period, 12, 60);
     write_aside(options_.dir / "timeline.json", timeline(traces_, step_, shown).dump() + "\n");
+    if (mesh_.stages == 1) return;
+    if (const auto pipeline = pipeline_record(recipe_, traces_, step_))
+      write_aside(options_.dir / "pipeline.json", to_json(*pipeline).dump() + "\n");
   }
 
   Result result(bool finished) {
@@ -280,6 +288,7 @@ class Rank {
   const std::shared_ptr<comm::MailGroup> bare_;
   const Mesh mesh_;
   const std::vector<TracePtr>& traces_;  // of all ranks
+  const std::optional<Origin> origin_;
   const std::unique_ptr<Worker> worker_;
   Control control_;
   NoiseScale noise_;
@@ -292,17 +301,10 @@ class Rank {
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
-  auto units = models::parameters_by_unit(*model);
-  const auto stages = static_cast<int>(recipe.workers.stages);
-  if (stages > 1) check_stages(recipe);
+  if (recipe.workers.stages > 1) check_stages(recipe);
   if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
-  const auto cut = stages > 1 ? cut_of(recipe, *model) : std::vector{std::ssize(units)};
-  for (int stage = 0; stage < stages; ++stage) {
-    const auto [first, end] = units_of(cut, stage);
-    const auto layout =
-        optim::make_layout({units.begin() + static_cast<int64_t>(first), units.begin() + static_cast<int64_t>(end)});
+  for (const auto& layout : stage_layouts(recipe, *model))
     dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
-  }
 }
 
 // Whether the run directory is free, or holds a run to go on with.
@@ -337,6 +339,7 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   check(asked);
   check_directory(options);
+  if (!options.from.empty()) find_origin(options.from, asked);
   const Settled settled = settle(asked, options);
   const Recipe& recipe = settled.recipe;
   const auto text = data::load_text(recipe.data, recipe.model.context);

@@ -58,8 +58,9 @@ class Observer {
 };
 
 struct RunOptions {
-  std::filesystem::path dir;                // run directory; empty: nothing is written
-  bool resume = false;                      // go on from dir's newest checkpoint, if there is one
+  std::filesystem::path dir = {};   // run directory; empty: nothing is written
+  bool resume = false;              // go on from dir's newest checkpoint, if there is one
+  std::filesystem::path from = {};  // a run or checkpoint to begin with (origin.h), where there is none to resume
   const std::atomic<bool>* stop = nullptr;  // set from outside: checkpoint and return
   std::string command = {};                 // what the person typed, for the record
 };

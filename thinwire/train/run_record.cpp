@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/train/json_fields.h"
 
 namespace thinwire::train {
 namespace fs = std::filesystem;
@@ -28,33 +29,6 @@ std::string read_text(const fs::path& path) {
 bool there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-double number_of(const Json& json, const char* key, const std::string& place) {
-  const auto it = json.find(key);
-  if (it == json.end() || it->is_null()) return NAN;  // JSON has no NaN: it was written as null
-  if (!it->is_number()) throw BadInput("{}: {} is not a number", place, key);
-  return it->get<double>();
-}
-
-int64_t whole_of(const Json& json, const char* key, const std::string& place) {
-  const double value = number_of(json, key, place);
-  if (std::isnan(value)) return 0;
-  if (!(std::abs(value) < 1e15)) throw BadInput("{}: {} is not a count", place, key);
-  return static_cast<int64_t>(value);
-}
-
-std::string text_of(const Json& json, const char* key, const std::string& place) {
-  const auto it = json.find(key);
-  if (it == json.end() || it->is_null()) return "";
-  if (!it->is_string()) throw BadInput("{}: {} is not a text", place, key);
-  return it->get<std::string>();
-}
-
-Json parse_object(const std::string& text, const std::string& place) {
-  auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) throw BadInput("{}: not a JSON object", place);
-  return json;
 }
 
 // f(object, "file:line") for every line of a file of JSON lines; half a line at its very end is left out.
@@ -131,6 +105,7 @@ void read_result(RunRecord& run) {
                                                           {"finish_bytes", &r.finish_bytes},
                                                           {"finish_s", &r.finish_s}})
     *field = number_of(json, key, place);
+  if (const double bytes = number_of(json, "stage_bytes", place); std::isfinite(bytes)) r.stage_bytes = bytes;
   r.weights_hash = text_of(json, "weights_hash", place);
   run.parameters = whole_of(json, "parameters", place);
   if (const double entropy = number_of(json, "entropy", place); std::isfinite(entropy)) run.entropy = entropy;
@@ -166,10 +141,16 @@ void read_timeline(RunRecord& run) {
   TimelineRecord timeline;
   timeline.from_step = whole_of(json, "from_step", place);
   timeline.to_step = whole_of(json, "to_step", place);
+  timeline.stages = run.stages;
   for (const auto& rank : *ranks)
     timeline.ranks.push_back(
         {spans_of(rank, "steps", place), spans_of(rank, "waits", place), spans_of(rank, "transfers", place)});
   if (timeline.seconds() > 0) run.timeline = std::move(timeline);
+}
+
+void read_pipeline(RunRecord& run) {
+  const fs::path path = run.dir / "pipeline.json";
+  if (there(path)) run.pipeline = pipeline_of_json(parse_object(read_text(path), path.string()), path.string());
 }
 
 RunRecord read_run(const fs::path& dir) {
@@ -179,7 +160,12 @@ RunRecord read_run(const fs::path& dir) {
   run.recipe = parse_recipe(run.recipe_toml, (dir / "recipe.toml").string());
   read_metrics(run);
   read_result(run);
+  if (const double stages = run.number("workers", "stages"); stages > 1) {
+    run.stages = static_cast<int64_t>(stages);
+    run.stage_link = run.key("link", "stages");
+  }
   read_timeline(run);
+  read_pipeline(run);
   if (const double replicas = run.number("workers", "replicas"); std::isfinite(replicas))
     run.replicas = static_cast<int64_t>(replicas);
   if (run.link.empty()) run.link = run.key("link", "replicas");

@@ -1,9 +1,10 @@
-// What a run left in its directory, read back: recipe.toml, metrics.jsonl, result.json, timeline.json.
+// What a run left in its directory, read back: recipe.toml, metrics.jsonl, result.json, timeline.json,
+// pipeline.json.
 //
 // recipe.toml and metrics.jsonl must be there. Without result.json the run is unfinished, and its last step stands for
-// the result; without timeline.json there is no timeline. A field that is absent or null is NaN, empty or unset; one of
-// the wrong type, and a line that is not JSON, is BadInput with file and line. Half a line at the very end of
-// metrics.jsonl is what a killed run leaves, and is left out.
+// the result; without timeline.json there is no timeline, and pipeline.json is of runs with stages only. A field that
+// is absent or null is NaN, empty or unset; one of the wrong type, and a line that is not JSON, is BadInput with file
+// and line. Half a line at the very end of metrics.jsonl is what a killed run leaves, and is left out.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/recipe.h"
 #include "thinwire/train/run.h"
 
@@ -38,8 +40,9 @@ struct TimelineRecord {
     std::vector<Span> steps, waits, transfers;
   };
   int64_t from_step = 0, to_step = 0;
-  std::vector<Rank> ranks;
-  double seconds() const;  // until the last thing ends
+  int64_t stages = 1;       // of a replica
+  std::vector<Rank> ranks;  // rank = replica * stages + stage
+  double seconds() const;   // until the last thing ends
 };
 
 struct RunRecord {
@@ -51,9 +54,11 @@ struct RunRecord {
   std::vector<EvalRecord> evals;
   Result result;                                    // NaN where unknown
   int64_t parameters = 0, replicas = 0, cores = 0;  // 0: unknown
-  std::string link, cpu, command;
-  std::optional<double> entropy;  // of the data, nats a token: no loss can be lower
+  int64_t stages = 1;
+  std::string link, stage_link, cpu, command;  // stage_link: empty where there is one stage
+  std::optional<double> entropy;               // of the data, nats a token: no loss can be lower
   std::optional<TimelineRecord> timeline;
+  std::optional<PipelineRecord> pipeline;
 
   // A key of the recipe as text, without quotes; empty if it is not there.
   std::string key(const std::string& section, const std::string& name) const;

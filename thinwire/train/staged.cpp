@@ -2,86 +2,68 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 
-#include "thinwire/base/errors.h"
-#include "thinwire/pipeline/cut.h"
+#include "thinwire/kernels/reduce.h"
 #include "thinwire/train/body.h"
+#include "thinwire/train/cutting.h"
 
 namespace thinwire::train {
 
-pipeline::Schedule schedule_of(const Recipe& recipe) {
-  const auto& o = recipe.pipeline;
-  if (!o.asynchronous() && recipe.train.batch % o.microbatches != 0)
-    throw BadInput("pipeline.microbatches must divide train.batch, got {} and {}", o.microbatches, recipe.train.batch);
-  return pipeline::make_schedule(o.schedule, static_cast<int>(recipe.workers.stages),
-                                 o.asynchronous() ? 1 : o.microbatches, o.asynchronous() ? o.hop.count : 1);
-}
-
-void check_stages(const Recipe& recipe) {
-  schedule_of(recipe);
-  cut_of(recipe, *models::make_model(recipe.model, data::kVocabulary, recipe.train.seed));
-  if (recipe.model.tied)
-    throw BadInput("model.tied = true needs workers.stages = 1 in this version: embedding and head are apart");
-}
-
-std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model) {
-  const auto stages = static_cast<int>(recipe.workers.stages);
-  std::vector<pipeline::UnitCost> costs;
-  for (const auto& unit : model.units) {
-    const auto forward = static_cast<double>(unit->work(recipe.model.context));
-    costs.push_back({forward, 2 * forward});
-  }
-  const auto balanced = pipeline::cut(costs, stages);
-  if (recipe.pipeline.cut == "estimated") return balanced;
-  return pipeline::cut_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
-}
-
-std::pair<size_t, size_t> units_of(const std::vector<int64_t>& cut, int stage) {
-  size_t first = 0;
-  for (int j = 0; j < stage; ++j) first += static_cast<size_t>(cut[j]);
-  return {first, first + static_cast<size_t>(cut[stage])};
-}
-
-Staged::Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh)
-    : Worker(recipe, std::move(text), mesh), order_(schedule_of(recipe)) {
-  const auto [first, end] = units_of(cut_of(recipe, *model_), mesh.stage);
+Staged::Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin)
+    : Worker(recipe, std::move(text), mesh, origin), order_(schedule_of(recipe)) {
   stage_ = std::make_unique<pipeline::Stage>(
-      body_of(model_, first, end),
-      pipeline::StageOptions{
-          .schedule = order_,
-          .steps = recipe.planned_steps(),
-          .stash = recipe.pipeline.stash || !order_.asynchronous(),
-          .discount_steps = recipe.pipeline.discount_steps,
-          .parcel = {{recipe.train.batch / order_.microbatches, recipe.model.context, recipe.model.width},
-                     compute_dtype(recipe.train),
-                     recipe.pipeline.codec}},
+      body_of(model_, units_of(cut_of(recipe, *model_), mesh.stage), /*tie_apart=*/order_.asynchronous()),
+      pipeline::StageOptions{.schedule = order_,
+                             .steps = recipe.planned_steps(),
+                             .begin = origin ? origin->step : 0,
+                             .stash = recipe.pipeline.stash || !order_.asynchronous(),
+                             .discount_steps = recipe.pipeline.discount_steps,
+                             .parcel = parcel_of(recipe)},
       mesh.along,
       [this](int64_t t) {
         auto batch = batch_of(t);
         return pipeline::Rows{std::move(batch.tokens), std::move(batch.targets)};
       },
-      [this](const optim::Flat& weights) { return make_strategy(weights); });
+      [this](const optim::Flat& weights) { return make_strategy(weights, mesh_.wire, mesh_.stage); },
+      [this](const optim::Flat& weights) {  // at both ends as at the first
+        return make_strategy(weights, mesh_.wire->split(0, mesh_.replica), 0);
+      });
+  if (origin) {
+    strategy().load(with_moments(strategy().state(), *origin, [&](const at::Tensor& all) {
+      return taken_apart(recipe_, *model_, all, mesh_.stage);
+    }));
+    if (auto* tie = stage_->tie())
+      tie->strategy().load(with_moments(tie->strategy().state(), *origin,
+                                        [&](const at::Tensor& all) { return tied_part(*model_, all); }));
+  }
   made();
 }
 
-dp::StrategyPtr Staged::make_strategy(const optim::Flat& weights) const {
-  dp::Ranks ranks{.sync = mesh_.wire, .sum_over_shards = {}, .aside = mesh_.across};
+dp::StrategyPtr Staged::make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) const {
+  dp::Ranks ranks{.sync = wire, .sum_over_shards = {}, .aside = mesh_.across};
   // A synchronous pipeline is one replica cut up: norms are of all of it. 1-bit strategies clip by estimates of their
   // own.
   if (!order_.asynchronous() && dp::family_of(recipe_.strategy.name) != dp::Family::one_bit)
-    ranks.sum_over_shards = [along = mesh_.along](double own) {
+    ranks.sum_over_shards = [along = mesh_.along, twice = twice(weights)](double own) {
+      if (twice.defined()) own -= kernels::sum_squares(twice);
       const at::Tensor sum = at::empty({1}, at::kDouble).fill_(own);
       along->all_reduce_(sum, comm::Reduce::sum, comm::Kind::control)->wait();
       return sum.item<double>();
     };
   optim::OptimOptions optim = recipe_.optim;
-  if (order_.asynchronous() && !recipe_.pipeline.stash)
-    optim.betas[0] = pipeline::unstashed_beta1(mesh_.stage, mesh_.stages);
+  if (order_.asynchronous() && !recipe_.pipeline.stash) optim.betas[0] = pipeline::unstashed_beta1(stage, mesh_.stages);
   return dp::make_strategy(recipe_.strategy, weights, ranks, optim, recipe_.planned_steps());
+}
+
+at::Tensor Staged::twice(const optim::Flat& weights) const {
+  for (const optim::Piece& piece : weights.layout().pieces)
+    if (mesh_.last_stage() && weights.parameters()[piece.tensor].is_same(model_->tied))
+      return weights.grad.narrow(0, piece.at, piece.numel);
+  return {};
 }
 
 int Staged::lead() const { return static_cast<int>(order_.warmup[0]); }
@@ -101,7 +83,7 @@ double Staged::sum_of_losses(const data::Batch& held_out) {
   };
   std::vector<Sent> sent;
   const int64_t rows = held_out.tokens.size(0), batch = recipe_.train.batch;
-  stage_->with(strategy().consensus(newest()), [&] {
+  stage_->with(strategy().consensus(newest()), agreed_tie(), [&] {
     for (int64_t row = 0; row < rows; row += batch) {
       const int64_t n = std::min(batch, rows - row);
       at::Tensor x = held_out.tokens.narrow(0, row, n);
@@ -120,27 +102,32 @@ double Staged::sum_of_losses(const data::Batch& held_out) {
   return loss;
 }
 
+at::Tensor Staged::agreed_tie() {
+  if (!stage_->tie()) return {};
+  at::Tensor matrix = stage_->tie()->strategy().consensus(stage_->tie()->newest());
+  // The last stage's copy is some updates behind the first's.
+  if (stage_->first()) {
+    mesh_.bare_along->send(matrix, mesh_.stages - 1, comm::Kind::control)->wait();
+  } else {
+    matrix = at::empty_like(matrix);
+    mesh_.bare_along->receive(matrix, 0, comm::Kind::control)->wait();
+  }
+  return matrix;
+}
+
 at::Tensor Staged::agreed() {
-  const at::Tensor own = strategy().consensus(newest());
+  const at::Tensor own = strategy().consensus(newest()), tied = agreed_tie();
   if (mesh_.replica > 0) return {};
   if (!stage_->first()) {
     mesh_.bare_along->send(own, 0, comm::Kind::control)->wait();
     return {};
   }
-  // Units begin on block boundaries everywhere, so stages one after another are the whole.
-  at::Tensor whole = at::zeros({layout_.numel}, at::kFloat);
-  whole.narrow(0, 0, own.numel()).copy_(own);
-  int64_t at = own.numel();
-  const auto all = models::parameters_by_unit(*model_);
-  const auto cut = cut_of(recipe_, *model_);
-  for (int stage = 1; stage < mesh_.stages; ++stage) {
-    const auto [first, end] = units_of(cut, stage);
-    const int64_t n =
-        optim::make_layout({all.begin() + static_cast<int64_t>(first), all.begin() + static_cast<int64_t>(end)}).numel;
-    mesh_.bare_along->receive(whole.narrow(0, at, n), stage, comm::Kind::control)->wait();
-    at += n;
-  }
-  return whole;
+  return assembled(recipe_, *model_, tied, [&](int stage, int64_t numel) {
+    if (stage == 0) return own;
+    at::Tensor part = at::empty({numel}, at::kFloat);
+    mesh_.bare_along->receive(part, stage, comm::Kind::control)->wait();
+    return part;
+  });
 }
 
 }  // namespace thinwire::train

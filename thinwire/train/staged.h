@@ -6,20 +6,10 @@
 
 namespace thinwire::train {
 
-// The schedule that a recipe asks for; hop must be a number by now. BadInput for numbers that do not fit together.
-pipeline::Schedule schedule_of(const Recipe& recipe);
-
-// BadInput if the stages that a recipe asks for do not fit the rest of it.
-void check_stages(const Recipe& recipe);
-
-// How many units each stage takes, as pipeline.cut says; "measured" must be numbers by now.
-std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model);
-// The units of one stage: first, and one beyond the last.
-std::pair<size_t, size_t> units_of(const std::vector<int64_t>& cut, int stage);
-
 class Staged final : public Worker {
  public:
-  Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh);  // collective
+  // Collective.
+  Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin);
 
   void finish() override;
   at::Tensor agreed() override;
@@ -35,7 +25,11 @@ class Staged final : public Worker {
   State own_state() override { return stage_->state(); }
   void load_own(const State& state) override { stage_->load(state); }
 
-  dp::StrategyPtr make_strategy(const optim::Flat& weights) const;
+  dp::StrategyPtr make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) const;
+  // The gradient of what the first stage lists as well; undefined where there is none. Norms count it once.
+  at::Tensor twice(const optim::Flat& weights) const;
+  // The tied matrix that replicas agree on, at both ends; undefined where there is none. Collective.
+  at::Tensor agreed_tie();
 
   const pipeline::Schedule order_;
   std::unique_ptr<pipeline::Stage> stage_;

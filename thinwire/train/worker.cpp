@@ -26,18 +26,21 @@ std::vector<double> sums_over(comm::Group& group, std::initializer_list<double> 
 
 }  // namespace
 
-std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh) {
-  if (mesh.stages > 1) return std::make_unique<Staged>(recipe, std::move(text), mesh);
-  return std::make_unique<Replica>(recipe, std::move(text), mesh);
+std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
+                                    const Origin* origin) {
+  if (mesh.stages > 1) return std::make_unique<Staged>(recipe, std::move(text), mesh, origin);
+  return std::make_unique<Replica>(recipe, std::move(text), mesh, origin);
 }
 
-Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh)
+Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const Origin* origin)
     : recipe_(recipe),
       text_(std::move(text)),
       mesh_(std::move(mesh)),
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
-      layout_(optim::make_layout(models::parameters_by_unit(*model_))) {}
+      layout_(optim::make_layout(models::parameters_by_unit(*model_))) {
+  if (origin) begin_with(*model_, *origin);
+}
 
 void Worker::made() {
   setup_bytes_ = sent_before_ = mesh_.wire->ledger().sent();

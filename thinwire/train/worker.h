@@ -6,6 +6,7 @@
 
 #include "thinwire/data/text.h"
 #include "thinwire/train/mesh.h"
+#include "thinwire/train/origin.h"
 #include "thinwire/train/recipe.h"
 
 namespace thinwire::train {
@@ -59,7 +60,7 @@ class Worker {
   virtual void record(const TracePtr& trace) { trace_ = trace; }
 
  protected:
-  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh);
+  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const Origin* origin);
   void made();  // by constructors, at their end: what was sent until here was setting up
 
   virtual dp::Strategy& strategy() = 0;
@@ -90,7 +91,8 @@ class Worker {
   int64_t sent_before_ = 0, sent_along_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
 
-// A Replica, or a Staged where the recipe has stages. Collective.
-std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh);
+// A Replica, or a Staged where the recipe has stages; at the very beginning, or where `origin` got to. Collective.
+std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
+                                    const Origin* origin = nullptr);
 
 }  // namespace thinwire::train

@@ -1,0 +1,101 @@
+#include "thinwire/pipeline/tie.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace thinwire::pipeline {
+
+Tie::Tie(const at::Tensor& matrix, at::ScalarType compute, comm::GroupPtr letters, int64_t warmup, bool stash,
+         const MakeStrategy& make_strategy)
+    : first_(letters->rank() == 0),
+      stash_(stash),
+      warmup_(warmup),
+      weights_({{matrix}}, {.names = {"the tied matrix"}}, compute),
+      strategy_(make_strategy(weights_)),
+      border_(letters, first_ ? letters->size() - 1 : 0, {.shape = {weights_.layout().numel}}) {
+  weights_.refresh();
+  ring_.push_back(weights_.x);
+  for (int64_t i = 0; first_ && stash_ && i < warmup_; ++i) ring_.push_back(at::zeros_like(weights_.x));
+}
+
+void Tie::bind_for(int64_t batch) {
+  const int64_t version = first_ && stash_ ? std::max<int64_t>(0, batch - warmup_) : done_;
+  if (bound_ == version) return;
+  weights_.bind(ring_[version % std::ssize(ring_)]);
+  bound_ = version;
+}
+
+void Tie::with(const at::Tensor& weights) {
+  weights_.bind(weights);
+  bound_ = -1;
+}
+
+void Tie::computed() {
+  weights_.grad_ready(0);
+  own_.push_back({weights_.grad.clone()});
+  border_.send(own_.back().grad);
+}
+
+void Tie::update(int64_t t, double lr) {
+  own_.back().t = t, own_.back().lr = lr;
+  if (first_ || std::ssize(own_) > warmup_) apply_next();
+}
+
+void Tie::apply_next() {
+  const Own own = std::move(own_.front());
+  own_.pop_front();
+  at::add_out(weights_.grad, own.grad, border_.receive());
+  const double rates[optim::kGroups] = {own.lr, own.lr};
+  const auto size = std::ssize(ring_);
+  strategy_->step(
+      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates, .t = own.t});
+  ++done_;
+}
+
+void Tie::finish() {
+  while (!own_.empty()) apply_next();
+  strategy_->finish(newest());
+  bound_ = -1;
+}
+
+void Tie::put(State& state, const std::string& prefix) {
+  thinwire::put(state, prefix + "done", done_, Scope::all_equal);
+  state[prefix + "x"] = {newest(), Scope::per_replica};
+  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
+    state[fmt::format("{}stash.{}", prefix, age)] = {ring_[(done_ - age) % std::ssize(ring_)], Scope::per_replica};
+  thinwire::put(state, prefix + "left", std::ssize(own_), Scope::all_equal);
+  border_.take_in(std::ssize(own_));  // nothing is left at the first end, and what is left at the last was sent
+  const auto others = border_.taken_in();
+  for (size_t k = 0; k < own_.size(); ++k) {
+    const std::string name = fmt::format("{}left.{}.", prefix, k);
+    state[name + "own"] = {own_[k].grad, Scope::per_replica};
+    state[name + "other"] = {others[k], Scope::per_replica};
+    thinwire::put(state, name + "t", own_[k].t, Scope::all_equal);
+    thinwire::put(state, name + "lr", own_[k].lr, Scope::all_equal);
+  }
+  add_prefixed(state, prefix + "strategy.", strategy_->state());
+}
+
+void Tie::get(const State& state, const std::string& prefix) {
+  done_ = get_int(state, prefix + "done");
+  thinwire::get(state, prefix + "x", newest());
+  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
+    thinwire::get(state, fmt::format("{}stash.{}", prefix, age), ring_[(done_ - age) % std::ssize(ring_)]);
+  for (int64_t k = 0, left = get_int(state, prefix + "left"); k < left; ++k) {
+    const std::string name = fmt::format("{}left.{}.", prefix, k);
+    own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t"), get_double(state, name + "lr")});
+    thinwire::get(state, name + "own", own_.back().grad);
+    const at::Tensor other = at::empty_like(weights_.grad);
+    thinwire::get(state, name + "other", other);
+    border_.put_back(other);
+  }
+  bound_ = -1;
+  strategy_->load(with_prefix(state, prefix + "strategy."));
+}
+
+}  // namespace thinwire::pipeline

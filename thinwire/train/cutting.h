@@ -1,0 +1,39 @@
+// How a recipe cuts its model into stages, and how the stages' weights become a model again. One stage is a cut, too.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "thinwire/pipeline/schedule.h"
+#include "thinwire/train/body.h"
+#include "thinwire/train/recipe.h"
+
+namespace thinwire::train {
+
+// The schedule that a recipe asks for; hop = "auto", which settle() turns into a number, counts as 1. BadInput for
+// numbers that do not fit together.
+pipeline::Schedule schedule_of(const Recipe& recipe);
+
+// What stages hand on.
+pipeline::Parcel parcel_of(const Recipe& recipe);
+
+// BadInput if the stages that a recipe asks for do not fit the rest of it.
+void check_stages(const Recipe& recipe);
+
+// How many units each stage takes, as pipeline.cut says; for "measured", which settle() turns into numbers, an
+// estimate.
+std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model);
+Units units_of(const std::vector<int64_t>& cut, int stage);
+
+// Of the flat weights of each stage.
+std::vector<optim::Layout> stage_layouts(const Recipe& recipe, const models::Model& model);
+
+// The flat weights of the whole model, from those of each stage and, where it is a group of its own, of a tied matrix.
+at::Tensor assembled(const Recipe& recipe, const models::Model& model, const at::Tensor& tied,
+                     const std::function<at::Tensor(int stage, int64_t numel)>& part);
+
+// And the other way round: one stage's part of whole flat weights, and the tied matrix of it.
+at::Tensor taken_apart(const Recipe& recipe, const models::Model& model, const at::Tensor& whole, int stage);
+at::Tensor tied_part(const models::Model& model, const at::Tensor& whole);
+
+}  // namespace thinwire::train

@@ -1,0 +1,81 @@
+#include "thinwire/train/origin.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/train/checkpoint.h"
+#include "thinwire/train/cutting.h"
+#include "thinwire/train/inspect.h"
+
+namespace thinwire::train {
+namespace fs = std::filesystem;
+namespace {
+
+Recipe recipe_in(const fs::path& folder) {
+  const auto loaded = load_checkpoint(folder, 0);
+  return make_recipe(parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string()));
+}
+
+// Both as if only [model] and the rule's name had been set.
+std::optional<std::string> mismatch(const Recipe& there, const Recipe& here) {
+  Recipe a, b;
+  a.model = there.model, b.model = here.model;
+  a.optim.name = there.optim.name, b.optim.name = here.optim.name;
+  return first_difference(a, b);
+}
+
+}  // namespace
+
+fs::path find_origin(const fs::path& path, const Recipe& recipe) {
+  check_is_run_or_checkpoint(path);
+  fs::path folder = path;
+  if (!is_checkpoint(path)) {
+    const int64_t step = newest_checkpoint(path);
+    if (step < 0) throw BadInput("{} has no checkpoint to begin with", path.string());
+    folder = path / "checkpoints" / fmt::format("step-{}", step);
+  }
+  if (const auto difference = mismatch(recipe_in(folder), recipe))
+    throw BadInput("{} is of another kind of run: {}", folder.string(), *difference);
+  return folder;
+}
+
+Origin read_origin(const fs::path& folder, int replica) {
+  Origin origin;
+  origin.from = folder;
+  Trained trained = load_trained(folder);
+  const models::Model& model = *trained.model;
+  for (const auto& unit : model.units)
+    for (const auto& parameter : unit->parameters) origin.weights[parameter.name] = parameter.tensor.detach();
+  const auto layouts = stage_layouts(trained.recipe, model);
+  const auto old_replica = static_cast<int>(replica % trained.recipe.workers.replicas);
+  std::vector<State> states;
+  for (int stage = 0; stage < std::ssize(layouts); ++stage)
+    states.push_back(load_checkpoint(folder, old_replica, stage).state);
+  origin.step = load_checkpoint(folder, 0).facts.value("step", int64_t{0});
+  for (const auto& [name, entry] : with_prefix(states[0], "strategy.rule.")) {
+    if (entry.value.dim() == 0) {
+      origin.numbers[name] = entry.value;
+      continue;
+    }
+    const auto tied = states[0].find("tie.strategy.rule." + name);
+    origin.moments[name] = assembled(trained.recipe, model, tied == states[0].end() ? at::Tensor() : tied->second.value,
+                                     [&](int stage, int64_t numel) {
+                                       const at::Tensor& part = states[stage].at("strategy.rule." + name).value;
+                                       if (part.numel() != numel)
+                                         throw BadInput("{}: '{}' of {} cannot be taken into another run",
+                                                        folder.string(), name, trained.recipe.optim.name);
+                                       return part;
+                                     });
+  }
+  return origin;
+}
+
+void begin_with(models::Model& model, const Origin& origin) {
+  at::NoGradGuard no_grad;
+  for (auto& unit : model.units)
+    for (auto& parameter : unit->parameters) parameter.tensor.copy_(origin.weights.at(parameter.name));
+}
+
+}  // namespace thinwire::train
