@@ -54,8 +54,11 @@ class Console final : public train::Observer {
     planned_ = start.planned_steps;
     say(headline(recipe, start.parameters));
     for (const auto& note : start.notes) say("  " + note);
-    if (start.from_step > 0) say(fmt::format("  resumed after step {}", start.from_step));
-    if (schedule_ && start.from_step == 0) draw_schedule();
+    if (!start.origin.empty())
+      say(fmt::format("  begins after step {}, with {}", start.from_step, start.origin.string()));
+    else if (start.from_step > 0)
+      say(fmt::format("  resumed after step {}", start.from_step));
+    if (schedule_ && (start.from_step == 0 || !start.origin.empty())) draw_schedule();
     begun_ = Clock::now();
   }
 

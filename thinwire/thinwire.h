@@ -7,4 +7,5 @@
 #include "thinwire/net/emulated_mail.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
+#include "thinwire/pipeline/stage.h"
 #include "thinwire/train/run.h"

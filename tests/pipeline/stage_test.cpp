@@ -83,7 +83,8 @@ TEST(Stage, ReallyUsesOldWeights) {  // or the tests above would compare one thi
 }
 
 TEST(Stage, OfAMeshIsTheOracleUnderEveryFamilyOfStrategies) {
-  for (const char* name : {"all_reduce", "local_sgd", "co2", "asyncmesh", "drip", "one_bit_adam"}) {
+  for (const char* name :
+       {"all_reduce", "local_sgd", "co2", "asyncmesh", "drip", "one_bit_adam", "one_bit_lamb", "zero_one_adam"}) {
     Case c{.stages = 3, .replicas = 2, .steps = 14, .strategy = dp::preset(name)};
     c.strategy.periodic.period = 3;
     if (c.strategy.name == "asyncmesh") c.strategy.slices.slices = 2, c.strategy.slices.delay = 2;

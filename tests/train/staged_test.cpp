@@ -46,6 +46,7 @@ TEST_F(Staged, ARunStoppedInTheMiddleGoesOnAsIfNothingHadHappened) {
       {"pipeline.stash=false", "workers.replicas=2", "strategy.name=co2", "strategy.period=3"},
       {"model.tied=true", "pipeline.tie=delayed", "pipeline.hop=2"},
       {"pipeline.codec=int8"},
+      {"pipeline.codec=threshold:0.2", "pipeline.hop=2"},
       {"train.dtype=bfloat16", "pipeline.hop=2"},
       {"pipeline.schedule=1f1b", "pipeline.microbatches=2"},
   };
@@ -98,6 +99,7 @@ TEST_F(Staged, ACheckpointOfSomeStagesBeginsARunWithOthers) {
     const Result other = run(with({stages}), {.from = from}, watch);
     EXPECT_EQ(watch.start.from_step, 12) << stages;
     EXPECT_EQ(other.steps, 24) << stages;
+    EXPECT_EQ(other.tokens, 12 * 2 * 2 * 16) << stages << ": its own";
     EXPECT_LT(other.val_loss, watch.steps.front().loss) << stages << ": it goes on learning";
     EXPECT_NEAR(other.val_loss, three.val_loss, 0.2) << stages;
   }
@@ -134,7 +136,16 @@ TEST_F(Staged, AnotherModelOrRuleIsNotTakenForABeginning) {
   EXPECT_NE(error_of(staged({"model.layers=3"}), {.from = home_ / "first"}).find("model.layers is 2 there and 3 here"),
             std::string::npos);
   EXPECT_NE(error_of(staged({"optim.name=sgd"}), {.from = home_ / "first"}).find("optim.name is"), std::string::npos);
+  EXPECT_NE(error_of(staged({"train.steps=2"}), {.from = home_ / "first"}).find("there is nothing left to do"),
+            std::string::npos);
   EXPECT_NE(error_of(staged({}), {.from = home_ / "nowhere"}).find("there is no"), std::string::npos);
+}
+
+TEST_F(Staged, MuonTreatsAStageWithoutHiddenMatricesAsItTreatsWhatIsNone) {
+  const Result whole = run_of(recipe({"optim.name=muon", "workers.replicas=1"}));
+  const Result got = run_of(recipe({"optim.name=muon", "workers.replicas=1", "workers.stages=4",
+                                    "pipeline.schedule=gpipe", "pipeline.microbatches=1"}));
+  EXPECT_EQ(got.weights_hash, whole.weights_hash);
 }
 
 TEST_F(Staged, CountsWhatItSendsBetweenStages) {

@@ -1,10 +1,10 @@
 // Collectives over a fixed set of ranks.
 //
 // All calls but send and receive are collective: every rank of the group makes them, in the same order, with the same
-// sizes. They start at once, run in the background and return; the tensors must not be touched until wait() returns. Results are the same
-// bits on every rank, on every run and on every transport: chunk k is summed by rank k, in rank order.
-// Calls of one rank come from one thread at a time. Tensors are contiguous and on the CPU; sums are defined for fp32,
-// fp64 and int64. If a rank fails, wait() throws PeerLost naming it; if one is stuck, Timeout (errors.h).
+// sizes. They start at once, run in the background and return; the tensors must not be touched until wait() returns.
+// Results are the same bits on every rank, on every run and on every transport: chunk k is summed by rank k, in rank
+// order. Calls of one rank come from one thread at a time. Tensors are contiguous and on the CPU; sums are defined for
+// fp32, fp64 and int64. If a rank fails, wait() throws PeerLost naming it; if one is stuck, Timeout (errors.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -77,7 +77,7 @@ void OneBit::step(const optim::Update& u) {
       share_weight_ = kSmooth * share_weight_ + 1;
     }
   }
-  if (u.skip || (deepspeed_ && t == 1)) return;
+  if (u.skip || (deepspeed_ && t == 1)) return optim::keep(u);
   if (frozen()) {
     if (!std::isinf(optim_.clip)) clip(u.grad, estimated_norm(u.grad));
     compressed(u);

@@ -11,7 +11,7 @@ void Strategy::wait(comm::Work& work) {
 }
 
 void Strategy::update(optim::Rule& rule, const optim::Update& with) {
-  if (with.skip) return;
+  if (with.skip) return optim::keep(with);
   const auto begin = Clock::now();
   rule.apply(with);
   update_s_ += seconds_since(begin);

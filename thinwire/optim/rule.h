@@ -20,6 +20,11 @@ struct Update {
   bool skip = false;           // an overflow all ranks agreed on: no update, but exchanges go on
 };
 
+// The update that is none.
+inline void keep(const Update& u) {
+  if (!u.next.is_same(u.x)) u.next.copy_(u.x);
+}
+
 class Rule {
  public:
   virtual ~Rule() = default;

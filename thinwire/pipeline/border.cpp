@@ -5,6 +5,7 @@
 #include <c10/util/accumulate.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <span>
 
 #include "thinwire/kernels/threshold.h"
@@ -26,6 +27,14 @@ std::optional<Threshold> threshold_of(const BorderCodec& codec) {
 }
 
 }  // namespace
+
+int64_t message_bytes(const Parcel& parcel) {
+  const int64_t n = c10::multiply_integers(parcel.shape), each = static_cast<int64_t>(c10::elementSize(parcel.dtype));
+  if (const auto keep = parcel.codec.keep())
+    return kHeadBytes + mask_bytes(n) + each * static_cast<int64_t>(std::ceil(*keep * static_cast<double>(n)));
+  const auto codec = dense_codec(parcel.codec);
+  return codec ? codec->bytes(n) : each * n;
+}
 
 Border::Border(comm::GroupPtr along, int peer, const Parcel& parcel)
     : along_(std::move(along)),

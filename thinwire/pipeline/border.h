@@ -27,6 +27,9 @@ struct Parcel {
   BorderCodec codec = {};  // none: as it is
 };
 
+// Bytes of one activation on the wire; with a threshold, of one that keeps as many numbers as it is meant to.
+int64_t message_bytes(const Parcel& parcel);
+
 // One stage's side of a border. Both sides send and receive; the k-th received is the k-th that was sent.
 class Border {
  public:

@@ -41,6 +41,14 @@ fs::path find_origin(const fs::path& path, const Recipe& recipe) {
   return folder;
 }
 
+void check_origin(const fs::path& path, const Recipe& recipe) {
+  const fs::path folder = find_origin(path, recipe);
+  const int64_t step = load_checkpoint(folder, 0).facts.value("step", int64_t{0}), planned = recipe.planned_steps();
+  if (planned > 0 && planned <= step)
+    throw BadInput("{} has done {} steps, and the recipe asks for {}: there is nothing left to do", folder.string(),
+                   step, planned);
+}
+
 Origin read_origin(const fs::path& folder, int replica) {
   Origin origin;
   origin.from = folder;

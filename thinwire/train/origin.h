@@ -27,6 +27,8 @@ struct Origin {
 // The folder of a checkpoint: `path` itself, or the newest one of a run. BadInput where there is none, or where it is
 // of another model or update rule than `recipe`'s.
 std::filesystem::path find_origin(const std::filesystem::path& path, const Recipe& recipe);
+// BadInput where there is none for this recipe, or where it has done all the steps that the recipe asks for.
+void check_origin(const std::filesystem::path& path, const Recipe& recipe);
 // What `replica` begins with.
 Origin read_origin(const std::filesystem::path& folder, int replica);
 

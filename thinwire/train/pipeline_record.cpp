@@ -7,7 +7,7 @@
 #include <map>
 
 #include "thinwire/base/errors.h"
-#include "thinwire/compress/codec.h"
+#include "thinwire/pipeline/border.h"
 #include "thinwire/train/cutting.h"
 #include "thinwire/train/json_fields.h"
 
@@ -260,11 +260,8 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   if (schedule.asynchronous()) record.hop = recipe.pipeline.hop.count;
   record.stash = recipe.pipeline.stash || !schedule.asynchronous();
 
-  const int64_t numbers = recipe.train.batch / schedule.microbatches * recipe.model.context * recipe.model.width;
   const net::Link& link = recipe.link.stages;
-  record.transfer_bytes = recipe.pipeline.codec.text == "none"
-                              ? numbers * static_cast<int64_t>(c10::elementSize(compute_dtype(recipe.train)))
-                              : compress::make_codec(recipe.pipeline.codec.text)->bytes(numbers);
+  record.transfer_bytes = pipeline::message_bytes(parcel_of(recipe));
   record.transfer_s = link.latency + link.jitter / 2 + 8 * static_cast<double>(record.transfer_bytes) / link.rate;
 
   const Chart chart = chart_of(traces, schedule.stages);

@@ -78,7 +78,7 @@ svg .label.s6 { fill: var(--c6); } svg .label.s7 { fill: var(--c7); } svg .label
 .on-wait { fill: var(--wait-ink) !important; stroke: var(--wait); stroke-width: 5px; paint-order: stroke; }
 .on-other { fill: var(--other-ink) !important; }
 .forward { fill: var(--forward); } .backward { fill: var(--backward); } .weights { fill: var(--weights); }
-.update { fill: var(--update); } .idle { fill: var(--idle); } .stages rect { stroke: var(--paper); stroke-width: .8; }
+.update { fill: var(--update); } .idle { fill: var(--idle); }
 .stages .lane { font-size: 12px; } .stages .batch { font-size: 11px; font-weight: 600; pointer-events: none; }
 .on-forward { fill: var(--forward-ink) !important; } .on-backward { fill: var(--backward-ink) !important; }
 .on-weights { fill: var(--weights-ink) !important; } .which { margin: 10px 0 4px; font-size: .92rem; font-weight: 600; }

@@ -50,9 +50,11 @@ std::string stage_tip(const PipelineRecord& pipeline, size_t stage) {
   return fmt::format("stage {}, medians: {}", stage, and_text(costs));
 }
 
+// With a hair of room after it, where it is not that thin itself.
 std::string rect(const char* kind, double from, double to, double top, double height, const std::string& tip) {
+  const double width = to - from > 3 ? to - from - 0.8 : std::max(0.8, to - from);
   return fmt::format(R"(<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-tip="{}"/>)", kind, from,
-                     top, std::max(0.6, to - from), height, escaped(tip));
+                     top, width, height, escaped(tip));
 }
 
 // "4, 3, 2 and 1"; of many stages the first and the last.

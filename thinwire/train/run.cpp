@@ -74,6 +74,7 @@ class Rank {
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
                                   .text_files = text_->files,
+                                  .origin = origin_ ? origin_->from : fs::path(),
                                   .notes = notes_});
     train();
     if (stopped_from_outside_) {
@@ -88,7 +89,7 @@ class Rank {
   bool leads() const { return bare_->rank() == 0; }
 
   void resume() {
-    if (origin_) step_ = origin_->step;
+    if (origin_) step_ = first_ = origin_->step;
     if (!options_.resume || newest_checkpoint(options_.dir) < 0) return;
     step_ = newest_checkpoint(options_.dir);
     const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
@@ -100,6 +101,7 @@ class Rank {
       throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
     if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
+    first_ = loaded.facts.value("first_step", int64_t{0});
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
     bare_->barrier();  // nobody writes before everybody could read
@@ -164,7 +166,7 @@ class Rank {
       const double share = planned > 0 ? static_cast<double>(tally->step) / static_cast<double>(planned)
                                        : std::min(1.0, tally->costs.seconds / recipe_.train.seconds);
       const Progress progress{.step = tally->step,
-                              .tokens = tally->step * recipe_.tokens_per_step(),
+                              .tokens = (tally->step - first_) * recipe_.tokens_per_step(),
                               .loss = tally->loss,
                               .lr = worker_->schedule().at(tally->step),
                               .seconds = tally->costs.seconds,
@@ -197,7 +199,7 @@ class Rank {
     State state = worker_->state();
     noise_.put(state, "noise.");
     save_checkpoint(options_.dir, step_, state,
-                    {{"recipe", to_toml(recipe_)}, {"step", step_}, {"text_hash", text_->hash}},
+                    {{"recipe", to_toml(recipe_)}, {"step", step_}, {"first_step", first_}, {"text_hash", text_->hash}},
                     recipe_.train.keep_checkpoints, *bare_, mesh_.stages);
     saved_ = step_;
     if (leads()) observer_.saved(step_);
@@ -249,7 +251,7 @@ class Rank {
         *bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
                  static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes)});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
-    r.tokens = step_ * recipe_.tokens_per_step();
+    r.tokens = (step_ - first_) * recipe_.tokens_per_step();
     r.seconds = mean[0];
     r.compute_s = mean[1];
     r.exposed_s = mean[2];
@@ -294,6 +296,7 @@ class Rank {
   NoiseScale noise_;
   Metrics* metrics_ = nullptr;
   int64_t step_ = 0, saved_ = -1;
+  int64_t first_ = 0;   // steps that another run did before this one
   double drain_s_ = 0;  // waiting for what the last step left under way
   bool stopped_from_outside_ = false;
 };
@@ -339,7 +342,7 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
 Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
   check(asked);
   check_directory(options);
-  if (!options.from.empty()) find_origin(options.from, asked);
+  if (!options.from.empty()) check_origin(options.from, asked);
   const Settled settled = settle(asked, options);
   const Recipe& recipe = settled.recipe;
   const auto text = data::load_text(recipe.data, recipe.model.context);

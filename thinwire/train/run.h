@@ -44,6 +44,7 @@ struct Result {
 
 struct Start {
   int64_t parameters = 0, from_step = 0, planned_steps = 0, text_bytes = 0, text_files = 0;
+  std::filesystem::path origin = {};    // the checkpoint of another run that this one began with
   std::vector<std::string> notes = {};  // what was chosen for options that say "auto"
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "thinwire/base/clock.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/train/body.h"
 #include "thinwire/train/cutting.h"
@@ -43,18 +44,23 @@ Staged::Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, con
   made();
 }
 
-dp::StrategyPtr Staged::make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) const {
+dp::StrategyPtr Staged::make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) {
   dp::Ranks ranks{.sync = wire, .sum_over_shards = {}, .aside = mesh_.across};
   // A synchronous pipeline is one replica cut up: norms are of all of it. 1-bit strategies clip by estimates of their
   // own.
   if (!order_.asynchronous() && dp::family_of(recipe_.strategy.name) != dp::Family::one_bit)
-    ranks.sum_over_shards = [along = mesh_.along, twice = twice(weights)](double own) {
+    ranks.sum_over_shards = [this, twice = twice(weights)](double own) {
       if (twice.defined()) own -= kernels::sum_squares(twice);
       const at::Tensor sum = at::empty({1}, at::kDouble).fill_(own);
-      along->all_reduce_(sum, comm::Reduce::sum, comm::Kind::control)->wait();
+      const auto begin = Clock::now();
+      mesh_.along->all_reduce_(sum, comm::Reduce::sum, comm::Kind::control)->wait();
+      const auto end = Clock::now();
+      summing_s_ += seconds_between(begin, end);
+      if (trace_) trace_->add(Doing::wait, begin, end);
       return sum.item<double>();
     };
   optim::OptimOptions optim = recipe_.optim;
+  if (optim.name == "muon" && weights.layout().matrices.empty()) optim.name = "adamw";  // as muon does with all others
   if (order_.asynchronous() && !recipe_.pipeline.stash) optim.betas[0] = pipeline::unstashed_beta1(stage, mesh_.stages);
   return dp::make_strategy(recipe_.strategy, weights, ranks, optim, recipe_.planned_steps());
 }

@@ -18,20 +18,21 @@ class Staged final : public Worker {
 
  private:
   dp::Strategy& strategy() override { return stage_->strategy(); }
-  double exposed_s() override { return stage_->exposed_s(); }
+  double exposed_s() override { return stage_->exposed_s() + summing_s_; }
   at::Tensor newest() override { return stage_->newest(); }
   std::optional<double> do_step(int64_t t) override { return stage_->step(t, schedule_.at(t)); }
   double sum_of_losses(const data::Batch& held_out) override;
   State own_state() override { return stage_->state(); }
   void load_own(const State& state) override { stage_->load(state); }
 
-  dp::StrategyPtr make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) const;
+  dp::StrategyPtr make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage);
   // The gradient of what the first stage lists as well; undefined where there is none. Norms count it once.
   at::Tensor twice(const optim::Flat& weights) const;
   // The tied matrix that replicas agree on, at both ends; undefined where there is none. Collective.
   at::Tensor agreed_tie();
 
   const pipeline::Schedule order_;
+  double summing_s_ = 0;  // waiting for norms of other stages
   std::unique_ptr<pipeline::Stage> stage_;
 };
 
