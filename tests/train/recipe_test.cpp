@@ -68,6 +68,7 @@ TEST(ParseRecipe, TakesAnyLetterInQuotesAndCommentsAndNowhereElse) {
   EXPECT_EQ(error_in("[data]\nä = 1\n"), "mine.toml:2: a letter that is not ASCII stands outside quotes and comments");
   EXPECT_EQ(error_in("[data]\npath = \"\"\"ä\"\"\"\n"),
             "mine.toml:2: a recipe has no text of several lines (three quotes)");
+  EXPECT_EQ(error_in("[data]\nlength = 6p\"ä\"\n").substr(0, 12), "mine.toml:2:") << "no text begins in a number";
   EXPECT_EQ(value_of("optim.lr=ä/ö"), Value(std::string("ä/ö"))) << "on the command line, a word";
 }
 

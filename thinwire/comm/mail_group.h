@@ -79,7 +79,7 @@ class MailGroup final : public Group {
   const std::shared_ptr<Pool> pool_;
   int64_t calls_ = 0;
   std::vector<int64_t> sends_, receives_;  // so far, to and from each member
-  TracePtr trace_;  // may be null
+  TracePtr trace_;                         // may be null
   // Kept to the end of the world: a rank that throws must reach its world, which tells the others, before anything
   // waits for what is still under way.
   std::vector<std::shared_ptr<MailGroup>> children_;

@@ -44,9 +44,16 @@ void check_strategy(const std::string& name, const std::string& place) {
                               : fmt::format("; did you mean '{}'?", near));
 }
 
-// BadInput with the line if it is not TOML. Letters beyond ASCII are for quotes and comments; where toml++ 3.3 meets
-// one elsewhere, or in a text of several lines, its behaviour is undefined, and nobody needs either in a recipe.
-toml::table parsed(std::string_view toml, const std::string& path) {
+toml::table parsed_by_toml(std::string_view toml, const std::string& path) {
+  try {
+    return toml::parse(toml, path);
+  } catch (const toml::parse_error& error) {
+    throw BadInput("{}:{}: {}", path, error.source().begin.line, error.description());
+  }
+}
+
+// BadInput where a letter beyond ASCII is neither in quotes nor in a comment, or a text has several lines.
+void check_letters(std::string_view toml, const std::string& path) {
   int64_t line = 1;
   char open = 0;  // '#', or the quote that is open
   for (size_t i = 0; i < toml.size(); ++i) {
@@ -65,11 +72,22 @@ toml::table parsed(std::string_view toml, const std::string& path) {
       throw BadInput("{}:{}: a letter that is not ASCII stands outside quotes and comments", path, line);
     }
   }
-  try {
-    return toml::parse(toml, path);
-  } catch (const toml::parse_error& error) {
-    throw BadInput("{}:{}: {}", path, error.source().begin.line, error.description());
+}
+
+// BadInput with the line if it is not TOML.
+//
+// Where toml++ 3.3 meets a letter beyond ASCII outside quotes and comments, or in a text of several lines, its
+// behaviour is undefined. So such a text goes through it with those letters masked first: if that is TOML, quotes are
+// where they seem to be, and letters can be checked.
+toml::table parsed(std::string_view toml, const std::string& path) {
+  std::string masked(toml);
+  const auto beyond = [](char c) { return static_cast<unsigned char>(c) >= 0x80; };
+  std::ranges::replace_if(masked, beyond, 'a');
+  if (masked != toml) {
+    parsed_by_toml(masked, path);
+    check_letters(toml, path);
   }
+  return parsed_by_toml(toml, path);
 }
 
 Value to_value(const toml::node& node, const std::string& name) {
