@@ -37,6 +37,7 @@ std::string who_text(const train::Recipe& r) {
   std::string text = fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s");
   if (stages == 1) return text + " over " + link_text(r.link.replicas);
   text += fmt::format(" of {} stages over ", stages);
+  if (r.link.stages.none() && (replicas == 1 || r.link.replicas.none())) return text + "no emulated link";
   if (replicas > 1) text += link_text(r.link.replicas) + " and ";
   return text + link_text(r.link.stages) + " between stages";
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -33,6 +34,7 @@ Staged::Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, con
       [this](const optim::Flat& weights) {  // at both ends as at the first
         return make_strategy(weights, mesh_.wire->split(0, mesh_.replica), 0);
       });
+  forget_others(units_of(cut_of(recipe, *model_), mesh.stage));
   if (origin) {
     strategy().load(with_moments(strategy().state(), *origin, [&](const at::Tensor& all) {
       return taken_apart(recipe_, *model_, all, mesh_.stage);
@@ -42,6 +44,15 @@ Staged::Staged(const Recipe& recipe, std::shared_ptr<const data::Text> text, con
                                         [&](const at::Tensor& all) { return tied_part(*model_, all); }));
   }
   made();
+}
+
+void Staged::forget_others(Units own) {
+  for (size_t unit = 0; unit < model_->units.size(); ++unit) {
+    if (own.first <= unit && unit < own.end) continue;
+    for (auto& parameter : model_->units[unit]->parameters)
+      if (!parameter.tensor.is_same(stage_->body().tied))
+        parameter.tensor.set_data(at::zeros({1}, parameter.tensor.options()).expand(parameter.tensor.sizes()));
+  }
 }
 
 dp::StrategyPtr Staged::make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "thinwire/pipeline/stage.h"
+#include "thinwire/train/body.h"
 #include "thinwire/train/worker.h"
 
 namespace thinwire::train {
@@ -26,6 +27,8 @@ class Staged final : public Worker {
   void load_own(const State& state) override { stage_->load(state); }
 
   dp::StrategyPtr make_strategy(const optim::Flat& weights, const comm::GroupPtr& wire, int stage);
+  // Lets go of the weights of other stages' units; their names and shapes stay.
+  void forget_others(Units own);
   // The gradient of what the first stage lists as well; undefined where there is none. Norms count it once.
   at::Tensor twice(const optim::Flat& weights) const;
   // The tied matrix that replicas agree on, at both ends; undefined where there is none. Collective.
