@@ -45,6 +45,7 @@ TEST_F(Staged, ARunStoppedInTheMiddleGoesOnAsIfNothingHadHappened) {
       {"pipeline.hop=2", "workers.replicas=2", "strategy.name=asyncmesh", "strategy.slices=2", "strategy.delay=3"},
       {"pipeline.stash=false", "workers.replicas=2", "strategy.name=co2", "strategy.period=3"},
       {"model.tied=true", "pipeline.tie=delayed", "pipeline.hop=2"},
+      {"model.tied=true", "pipeline.tie=delayed", "workers.replicas=2", "strategy.name=drip", "strategy.slices=1"},
       {"pipeline.codec=int8"},
       {"pipeline.codec=threshold:0.2", "pipeline.hop=2"},
       {"train.dtype=bfloat16", "pipeline.hop=2"},

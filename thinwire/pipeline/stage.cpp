@@ -185,6 +185,11 @@ double Stage::discounted(double lr, int64_t t, int stage) const {
   return lr / std::pow(static_cast<double>(std::max<int64_t>(1, options_.schedule.warmup[stage])), rho);
 }
 
+void Stage::drain() {
+  strategy_->drain();
+  if (tie_) tie_->strategy().drain();
+}
+
 void Stage::finish() {
   strategy_->finish(newest());
   if (tie_) tie_->finish();

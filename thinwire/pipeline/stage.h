@@ -34,7 +34,7 @@ struct Body {
   optim::Labels labels = {};
   std::function<at::Tensor(const at::Tensor& input)> forward;
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)> loss = {};  // mean; last stage
-  at::Tensor tied = {};  // of the first and the last stage: a matrix they share; see below
+  at::Tensor tied = {};  // of the first and the last stage: a matrix they share; see above
 };
 
 struct Rows {
@@ -83,6 +83,8 @@ class Stage {
   // the stage before has sent already.
   State state();
   void load(const State& state);
+  // Waits until what is under way between replicas has arrived; nothing lands by it.
+  void drain();
   // After the last step: waits for what is under way, and ends on the weights all replicas agree on.
   void finish();
 

@@ -19,6 +19,7 @@ class Staged final : public Worker {
 
  private:
   dp::Strategy& strategy() override { return stage_->strategy(); }
+  void wait_for_wire() override { stage_->drain(); }
   double exposed_s() override { return stage_->exposed_s() + summing_s_; }
   at::Tensor newest() override { return stage_->newest(); }
   std::optional<double> do_step(int64_t t) override { return stage_->step(t, schedule_.at(t)); }

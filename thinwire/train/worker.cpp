@@ -75,7 +75,7 @@ void Worker::count_bytes() {
 }
 
 void Worker::drain() {
-  strategy().drain();
+  wait_for_wire();
   count_bytes();
 }
 

@@ -64,6 +64,7 @@ class Worker {
   void made();  // by constructors, at their end: what was sent until here was setting up
 
   virtual dp::Strategy& strategy() = 0;
+  virtual void wait_for_wire() { strategy().drain(); }
   virtual double exposed_s() { return strategy().exposed_s(); }
   virtual at::Tensor newest() = 0;  // weights of this rank
   virtual std::optional<double> do_step(int64_t t) = 0;
