@@ -94,7 +94,7 @@ at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, c
   const State first = load_checkpoint(folder, 0).state;
   const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
   return assembled(recipe, model, tied, [&](int stage, int64_t numel) {
-    const at::Tensor weights = agreed(stage == 0 ? first : load_checkpoint(folder, 0, stage).state, "");
+    at::Tensor weights = agreed(stage == 0 ? first : load_checkpoint(folder, 0, stage).state, "");
     TORCH_CHECK(weights.numel() == numel, folder.string(), ": should have ", numel, " weights, has ", weights.numel());
     return weights;
   });
