@@ -47,7 +47,7 @@ std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model) {
     const auto forward = static_cast<double>(unit->work(recipe.model.context));
     costs.push_back({forward, 2 * forward});
   }
-  const auto balanced = pipeline::cut(costs, stages);
+  auto balanced = pipeline::cut(costs, stages);
   if (recipe.pipeline.cut == "estimated" || recipe.pipeline.cut == "measured") return balanced;
   return pipeline::cut_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
 }

@@ -133,7 +133,8 @@ at::Tensor Staged::agreed_tie() {
 }
 
 at::Tensor Staged::agreed() {
-  const at::Tensor own = strategy().consensus(newest()), tied = agreed_tie();
+  at::Tensor own = strategy().consensus(newest());
+  const at::Tensor tied = agreed_tie();
   if (mesh_.replica > 0) return {};
   if (!stage_->first()) {
     mesh_.bare_along->send(own, 0, comm::Kind::control)->wait();
