@@ -62,9 +62,10 @@ Origin read_origin(const fs::path& folder, int replica) {
   for (int stage = 0; stage < std::ssize(layouts); ++stage)
     states.push_back(load_checkpoint(folder, old_replica, stage).state);
   origin.step = load_checkpoint(folder, 0).facts.value("step", int64_t{0});
-  for (const auto& [name, entry] : with_prefix(states[0], "strategy.rule.")) {
-    if (entry.value.dim() == 0) {
-      origin.numbers[name] = entry.value;
+  for (const auto& item : with_prefix(states[0], "strategy.rule.")) {
+    const std::string& name = item.first;
+    if (item.second.value.dim() == 0) {
+      origin.numbers[name] = item.second.value;
       continue;
     }
     const auto tied = states[0].find("tie.strategy.rule." + name);
