@@ -166,11 +166,12 @@ std::string pipeline_section(const Runs& runs) {
     const double height = pipeline_height(pipeline);
     pictured += fmt::format("<figure>\n<h3>{}</h3>\n<p>{}</p>\n", escaped(run.label), pipeline_html(run));
     for (const auto& [name, picture] : {std::pair{"Planned", &pipeline.planned}, {"As it was", &pipeline.recorded}}) {
+      const auto* drawn = picture;  // a plain name: clang 14 captures no bindings
       const std::string said = fmt::format("{}: {}", name, time_text(picture->seconds));
-      pictured += fmt::format(
-          "<p class=\"which\">{}</p>\n{}", said, pictures(whole_width(height, height), [&](Size size) {
-            return pipeline_svg(pipeline, *picture, "Pipeline of " + run.label + ", " + said, seconds, size);
-          }));
+      pictured +=
+          fmt::format("<p class=\"which\">{}</p>\n{}", said, pictures(whole_width(height, height), [&](Size size) {
+                        return pipeline_svg(pipeline, *drawn, "Pipeline of " + run.label + ", " + said, seconds, size);
+                      }));
     }
     pictured += "</figure>\n";
   }
