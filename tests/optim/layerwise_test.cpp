@@ -1,6 +1,5 @@
 // LAMB and LARS: every tensor takes a step in proportion to its own size.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -10,27 +9,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/base/random.h"
+#include "tests/optim/small_layout.h"
 #include "thinwire/optim/lamb.h"
 #include "thinwire/optim/lars.h"
 
 namespace thinwire::optim {
 namespace {
-
-const Layout kLayout = make_layout({{at::empty({30, 40}), at::empty({50})}, {at::empty({600})}});
-constexpr double kLr[] = {0.01, 0.02};  // decayed, undecayed
-
-at::Tensor numbers(const char* name, int64_t index = 0) {
-  at::Tensor x = at::zeros({kLayout.numel}, at::kFloat);
-  for (const Piece& piece : kLayout.pieces)
-    x.narrow(0, piece.at, piece.numel).normal_(0, 1, generator(1, name, index++));
-  return x;
-}
-
-void run(Rule& rule, at::Tensor x, int64_t from, int64_t to) {
-  for (int64_t t = from; t <= to; ++t)
-    rule.apply({.x = x, .next = x, .grad = numbers("gradient", 100 * t), .lr = kLr, .t = t});
-}
 
 double length(const at::Tensor& x) { return x.norm().item<double>(); }
 

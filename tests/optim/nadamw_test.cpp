@@ -1,7 +1,6 @@
 #include "thinwire/optim/nadamw.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -11,29 +10,13 @@
 #include <limits>
 #include <utility>
 
-#include "thinwire/base/random.h"
+#include "tests/optim/small_layout.h"
 #include "thinwire/optim/adamw.h"
 
 namespace thinwire::optim {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-const Layout kLayout = make_layout({{at::empty({30, 40}), at::empty({50})}, {at::empty({600})}});
-constexpr double kLr[] = {0.01, 0.02};  // decayed, undecayed
-
-// Numbers at the pieces, zeros in the padding.
-at::Tensor numbers(const char* name, int64_t index = 0) {
-  at::Tensor x = at::zeros({kLayout.numel}, at::kFloat);
-  for (const Piece& piece : kLayout.pieces)
-    x.narrow(0, piece.at, piece.numel).normal_(0, 1, generator(1, name, index++));
-  return x;
-}
-at::Tensor gradient(int64_t t) { return numbers("gradient", 100 * t); }
-
-void run(Rule& rule, at::Tensor x, int64_t from, int64_t to) {
-  for (int64_t t = from; t <= to; ++t) rule.apply({.x = x, .next = x, .grad = gradient(t), .lr = kLr, .t = t});
-}
-
 // The rule as its header writes it, in fp64, with Pi multiplied out anew every time.
 at::Tensor plain(const NadamwOptions& o, at::Tensor start, int64_t steps) {
   at::Tensor x = start.to(at::kDouble), m = at::zeros_like(x), v = at::zeros_like(x);

@@ -2,32 +2,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "thinwire/base/random.h"
+#include "tests/optim/small_layout.h"
 
 namespace thinwire::optim {
 namespace {
-
-const Layout kLayout = make_layout({{at::empty({30, 40}), at::empty({50})}, {at::empty({600})}});
-constexpr double kLr[] = {0.01, 0.02};  // decayed, undecayed
-
-// Numbers at the pieces, zeros in the padding.
-at::Tensor numbers(const char* name, int64_t index = 0) {
-  at::Tensor x = at::zeros({kLayout.numel}, at::kFloat);
-  for (const Piece& piece : kLayout.pieces)
-    x.narrow(0, piece.at, piece.numel).normal_(0, 1, generator(1, name, index++));
-  return x;
-}
-at::Tensor gradient(int64_t t) { return numbers("gradient", 100 * t); }
-
-void run(Rule& rule, at::Tensor x, int64_t from, int64_t to) {
-  for (int64_t t = from; t <= to; ++t) rule.apply({.x = x, .next = x, .grad = gradient(t), .lr = kLr, .t = t});
-}
 
 // Heavy-ball momentum with coupled weight decay, in fp64.
 at::Tensor plain(const SgdOptions& o, at::Tensor start, int64_t steps) {

@@ -299,9 +299,10 @@ int64_t newest_checkpoint(const fs::path& run) {
   return steps.empty() ? -1 : steps.back();
 }
 
-int64_t stages_of(const fs::path& folder) {
+Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifest;
-  return static_cast<int64_t>(parse_manifest(read_bytes(path), path).value("stages", uint64_t{1}));
+  json manifest = parse_manifest(read_bytes(path), path);
+  return {manifest["replicas"].get<int64_t>(), manifest.value("stages", int64_t{1}), std::move(manifest["facts"])};
 }
 
 Loaded load_checkpoint(const fs::path& folder, int replica, int stage) {

@@ -39,7 +39,11 @@ struct Loaded {
 // Reads what a stage of a replica needs of a checkpoint folder. Not collective. Throws an error that starts with the
 // file's path.
 Loaded load_checkpoint(const std::filesystem::path& folder, int replica, int stage = 0);
-// How many stages a checkpoint's replicas were cut into.
-int64_t stages_of(const std::filesystem::path& folder);
+// What its manifest says, without reading the rest.
+struct Manifest {
+  int64_t replicas = 1, stages = 1;
+  nlohmann::json facts;
+};
+Manifest read_manifest(const std::filesystem::path& folder);
 
 }  // namespace thinwire::train

@@ -3,12 +3,22 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include <map>
-
 #include "thinwire/base/errors.h"
 #include "thinwire/pipeline/cut.h"
 
 namespace thinwire::train {
+
+std::map<std::string, at::Tensor> by_name(const models::Model& model, const at::Tensor& whole) {
+  const auto layout = optim::make_layout(models::parameters_by_unit(model));
+  std::map<std::string, at::Tensor> parts;
+  size_t next = 0;
+  for (const auto& unit : model.units)
+    for (const auto& parameter : unit->parameters) {
+      const optim::Piece& piece = layout.pieces[next++];
+      parts[parameter.name] = whole.narrow(0, piece.at, piece.numel).view(parameter.tensor.sizes());
+    }
+  return parts;
+}
 
 pipeline::Schedule schedule_of(const Recipe& recipe) {
   const auto& o = recipe.pipeline;
@@ -25,9 +35,9 @@ pipeline::Parcel parcel_of(const Recipe& recipe) {
           .codec = recipe.pipeline.codec};
 }
 
-void check_stages(const Recipe& recipe) {
+void check_stages(const Recipe& recipe, const models::Model& model) {
   schedule_of(recipe);
-  cut_of(recipe, *models::make_model(recipe.model, data::kVocabulary, recipe.train.seed));
+  cut_of(recipe, model);
   if (!recipe.model.tied) return;
   if (recipe.pipeline.asynchronous() && recipe.pipeline.tie == "no")
     throw BadInput(
@@ -69,19 +79,6 @@ std::vector<optim::Layout> stage_layouts(const Recipe& recipe, const models::Mod
 
 namespace {
 
-// Where each parameter lies in whole flat weights, by its name.
-std::map<std::string, at::Tensor> places_in(const models::Model& model, const at::Tensor& whole) {
-  const auto layout = optim::make_layout(models::parameters_by_unit(model));
-  std::map<std::string, at::Tensor> places;
-  size_t next = 0;
-  for (const auto& unit : model.units)
-    for (const auto& parameter : unit->parameters) {
-      const optim::Piece& piece = layout.pieces[next++];
-      places[parameter.name] = whole.narrow(0, piece.at, piece.numel);
-    }
-  return places;
-}
-
 std::string tied_name(const models::Model& model) {
   for (const auto& parameter : model.units.front()->parameters)
     if (parameter.tensor.is_same(model.tied)) return parameter.name;
@@ -97,7 +94,7 @@ void for_parts(const Recipe& recipe, const models::Model& model, int stage, cons
   for (const auto& unit : parameters)
     for (const auto& parameter : unit) {
       const optim::Piece& piece = layout.pieces[next++];
-      f(parameter.name, weights.narrow(0, piece.at, piece.numel));
+      f(parameter.name, weights.narrow(0, piece.at, piece.numel).view(parameter.tensor.sizes()));
     }
 }
 
@@ -106,10 +103,10 @@ void for_parts(const Recipe& recipe, const models::Model& model, int stage, cons
 at::Tensor assembled(const Recipe& recipe, const models::Model& model, const at::Tensor& tied,
                      const std::function<at::Tensor(int stage, int64_t numel)>& part) {
   at::Tensor whole = at::zeros({optim::make_layout(models::parameters_by_unit(model)).numel}, at::kFloat);
-  const auto places = places_in(model, whole);
+  const auto places = by_name(model, whole);
   if (tied.defined()) {
     at::Tensor place = places.at(tied_name(model));
-    place.copy_(tied.narrow(0, 0, place.numel()));
+    place.copy_(tied.narrow(0, 0, place.numel()).view(place.sizes()));
   }
   const auto layouts = stage_layouts(recipe, model);
   for (int stage = 0; stage < std::ssize(layouts); ++stage) {
@@ -123,16 +120,16 @@ at::Tensor assembled(const Recipe& recipe, const models::Model& model, const at:
 }
 
 at::Tensor taken_apart(const Recipe& recipe, const models::Model& model, const at::Tensor& whole, int stage) {
-  const auto places = places_in(model, whole);
+  const auto places = by_name(model, whole);
   at::Tensor part = at::zeros({stage_layouts(recipe, model)[stage].numel}, at::kFloat);
   for_parts(recipe, model, stage, part, [&](const std::string& name, at::Tensor into) { into.copy_(places.at(name)); });
   return part;
 }
 
 at::Tensor tied_part(const models::Model& model, const at::Tensor& whole) {
-  const at::Tensor place = places_in(model, whole).at(tied_name(model));
+  const at::Tensor place = by_name(model, whole).at(tied_name(model));
   at::Tensor part = at::zeros({optim::make_layout({{place}}).numel}, at::kFloat);
-  part.narrow(0, 0, place.numel()).copy_(place);
+  part.narrow(0, 0, place.numel()).copy_(place.view(-1));
   return part;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "thinwire/pipeline/schedule.h"
@@ -9,6 +11,9 @@
 #include "thinwire/train/recipe.h"
 
 namespace thinwire::train {
+
+// Every parameter's part of whole flat weights, in its shape, by its name.
+std::map<std::string, at::Tensor> by_name(const models::Model& model, const at::Tensor& whole);
 
 // The schedule that a recipe asks for; hop = "auto", which settle() turns into a number, counts as 1. BadInput for
 // numbers that do not fit together.
@@ -18,7 +23,7 @@ pipeline::Schedule schedule_of(const Recipe& recipe);
 pipeline::Parcel parcel_of(const Recipe& recipe);
 
 // BadInput if the stages that a recipe asks for do not fit the rest of it.
-void check_stages(const Recipe& recipe);
+void check_stages(const Recipe& recipe, const models::Model& model);
 
 // How many units each stage takes, as pipeline.cut says; for "measured", which settle() turns into numbers, an
 // estimate.

@@ -55,28 +55,16 @@ std::unique_ptr<models::Model> model_of(const Recipe& recipe) {
   return models::make_model(recipe.model, data::kVocabulary, static_cast<uint64_t>(recipe.train.seed));
 }
 
-// f(parameter, its part of the flat weights) for every parameter.
-template <class F>
-void for_parts(models::Model& model, const optim::Layout& layout, const at::Tensor& x, F&& f) {
-  size_t piece = 0;
-  for (auto& unit : model.units)
-    for (auto& parameter : unit->parameters) {
-      const optim::Piece& p = layout.pieces[piece++];
-      f(parameter, x.narrow(0, p.at, p.numel).view(parameter.tensor.sizes()));
-    }
-}
-
-at::Tensor weights_of_file(const fs::path& path, models::Model& model, const optim::Layout& layout) {
+at::Tensor weights_of_file(const fs::path& path, const models::Model& model, const optim::Layout& layout) {
   const auto tensors = read_safetensors(path).tensors;
   at::Tensor x = at::zeros({layout.numel}, at::kFloat);
-  for_parts(model, layout, x, [&](const models::Parameter& parameter, at::Tensor part) {
-    const auto it = tensors.find(parameter.name);
-    TORCH_CHECK(it != tensors.end(), path.string(), ": has no tensor ", parameter.name);
-    TORCH_CHECK(it->second.sizes() == part.sizes() && it->second.scalar_type() == at::kFloat, path.string(), ": ",
-                parameter.name, " should be float ", part.sizes(), ", is ", it->second.scalar_type(), " ",
-                it->second.sizes());
-    part.copy_(it->second);
-  });
+  for (auto& [name, part] : by_name(model, x)) {
+    const auto it = tensors.find(name);
+    TORCH_CHECK(it != tensors.end(), path.string(), ": has no tensor ", name);
+    TORCH_CHECK(it->second.sizes() == part.sizes() && it->second.scalar_type() == at::kFloat, path.string(), ": ", name,
+                " should be float ", part.sizes(), ", is ", it->second.scalar_type(), " ", it->second.sizes());
+    at::Tensor(part).copy_(it->second);
+  }
   return x;
 }
 
@@ -108,7 +96,7 @@ Recipe recipe_of(const json& facts, const fs::path& folder) {
 }
 
 Trained fill(Recipe recipe, fs::path from, bool finished,
-             const std::function<at::Tensor(models::Model&, const optim::Layout&)>& read) {
+             const std::function<at::Tensor(const models::Model&, const optim::Layout&)>& read) {
   Trained trained;
   trained.recipe = std::move(recipe);
   trained.from = std::move(from);
@@ -116,14 +104,15 @@ Trained fill(Recipe recipe, fs::path from, bool finished,
   trained.model = model_of(trained.recipe);
   const optim::Layout layout = optim::make_layout(models::parameters_by_unit(*trained.model));
   const at::Tensor x = read(*trained.model, layout);
-  for_parts(*trained.model, layout, x,
-            [](models::Parameter& parameter, const at::Tensor& part) { parameter.tensor.set_data(part); });
+  const auto parts = by_name(*trained.model, x);
+  for (auto& unit : trained.model->units)
+    for (auto& parameter : unit->parameters) parameter.tensor.set_data(parts.at(parameter.name));
   trained.weights_hash = optim::weights_hash(layout, x);
   return trained;
 }
 
 Trained of_checkpoint(const fs::path& folder) {
-  const Recipe recipe = recipe_of(load_checkpoint(folder, 0).facts, folder);
+  const Recipe recipe = recipe_of_checkpoint(folder);
   return fill(recipe, folder, false, [&](const models::Model& model, const optim::Layout&) {
     return weights_of_checkpoint(folder, recipe, model);
   });
@@ -131,8 +120,9 @@ Trained of_checkpoint(const fs::path& folder) {
 
 Trained of_file(const fs::path& run) {
   const fs::path path = run / "model.safetensors";
-  return fill(make_recipe(read_recipe(run / "recipe.toml")), path, true,
-              [&](models::Model& model, const optim::Layout& layout) { return weights_of_file(path, model, layout); });
+  return fill(
+      make_recipe(read_recipe(run / "recipe.toml")), path, true,
+      [&](const models::Model& model, const optim::Layout& layout) { return weights_of_file(path, model, layout); });
 }
 
 void check_files(const fs::path& folder) {
@@ -185,6 +175,8 @@ void read_metrics(const fs::path& path, RunFacts& facts) {
 
 }  // namespace
 
+Recipe recipe_of_checkpoint(const fs::path& folder) { return recipe_of(read_manifest(folder).facts, folder); }
+
 bool is_checkpoint(const fs::path& path) { return there(path / "manifest.json"); }
 
 void check_is_run_or_checkpoint(const fs::path& path) {
@@ -221,7 +213,7 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
     check_files(folder);
     facts.recipe = recipe_of(loaded.facts, folder);
     facts.step = loaded.facts.value("step", int64_t{0});
-    const int64_t stages = stages_of(folder);
+    const int64_t stages = read_manifest(folder).stages;
     for (int stage = 0; stage < stages; ++stage)
       for (const auto& [name, entry] : stage == 0 ? loaded.state : load_checkpoint(folder, 0, stage).state)
         facts.entries[stages == 1 ? name : fmt::format("stage {}: {}", stage, name)] = words_for(entry);

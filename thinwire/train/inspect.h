@@ -53,6 +53,8 @@ struct RunFacts {
 };
 RunFacts inspect_run(const std::filesystem::path& dir);
 
+// What a checkpoint's manifest has; the rest of it is not read.
+Recipe recipe_of_checkpoint(const std::filesystem::path& folder);
 bool is_checkpoint(const std::filesystem::path& path);
 // BadInput unless `path` is a run or a checkpoint.
 void check_is_run_or_checkpoint(const std::filesystem::path& path);

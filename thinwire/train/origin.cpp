@@ -13,11 +13,6 @@ namespace thinwire::train {
 namespace fs = std::filesystem;
 namespace {
 
-Recipe recipe_in(const fs::path& folder) {
-  const auto loaded = load_checkpoint(folder, 0);
-  return make_recipe(parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string()));
-}
-
 // Both as if only [model] and the rule's name had been set.
 std::optional<std::string> mismatch(const Recipe& there, const Recipe& here) {
   Recipe a, b;
@@ -36,14 +31,14 @@ fs::path find_origin(const fs::path& path, const Recipe& recipe) {
     if (step < 0) throw BadInput("{} has no checkpoint to begin with", path.string());
     folder = path / "checkpoints" / fmt::format("step-{}", step);
   }
-  if (const auto difference = mismatch(recipe_in(folder), recipe))
+  if (const auto difference = mismatch(recipe_of_checkpoint(folder), recipe))
     throw BadInput("{} is of another kind of run: {}", folder.string(), *difference);
   return folder;
 }
 
 void check_origin(const fs::path& path, const Recipe& recipe) {
   const fs::path folder = find_origin(path, recipe);
-  const int64_t step = load_checkpoint(folder, 0).facts.value("step", int64_t{0}), planned = recipe.planned_steps();
+  const int64_t step = read_manifest(folder).facts.value("step", int64_t{0}), planned = recipe.planned_steps();
   if (planned > 0 && planned <= step)
     throw BadInput("{} has done {} steps, and the recipe asks for {}: there is nothing left to do", folder.string(),
                    step, planned);
@@ -56,12 +51,11 @@ Origin read_origin(const fs::path& folder, int replica) {
   const models::Model& model = *trained.model;
   for (const auto& unit : model.units)
     for (const auto& parameter : unit->parameters) origin.weights[parameter.name] = parameter.tensor.detach();
-  const auto layouts = stage_layouts(trained.recipe, model);
   const auto old_replica = static_cast<int>(replica % trained.recipe.workers.replicas);
   std::vector<State> states;
-  for (int stage = 0; stage < std::ssize(layouts); ++stage)
+  for (int stage = 0; stage < trained.recipe.workers.stages; ++stage)
     states.push_back(load_checkpoint(folder, old_replica, stage).state);
-  origin.step = load_checkpoint(folder, 0).facts.value("step", int64_t{0});
+  origin.step = read_manifest(folder).facts.value("step", int64_t{0});
   for (const auto& item : with_prefix(states[0], "strategy.rule.")) {
     const std::string& name = item.first;
     if (item.second.value.dim() == 0) {

@@ -270,15 +270,8 @@ class Rank {
 
   // The product: the agreed weights under the model's own names.
   void write_model(const at::Tensor& weights) {
-    std::map<std::string, at::Tensor> tensors;
-    size_t piece = 0;
-    for (const auto& unit : worker_->model().units)
-      for (const auto& parameter : unit->parameters) {
-        const auto& p = worker_->layout().pieces[piece++];
-        tensors[parameter.name] = weights.narrow(0, p.at, p.numel).view(parameter.tensor.sizes());
-      }
     const fs::path aside = options_.dir / ".model.safetensors.tmp";
-    write_safetensors(aside, tensors, {{"format", "pt"}});
+    write_safetensors(aside, by_name(worker_->model(), weights), {{"format", "pt"}});
     fs::rename(aside, options_.dir / "model.safetensors");
   }
 
@@ -304,7 +297,7 @@ class Rank {
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
-  if (recipe.workers.stages > 1) check_stages(recipe);
+  if (recipe.workers.stages > 1) check_stages(recipe, *model);
   if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
   for (const auto& layout : stage_layouts(recipe, *model))
     dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
