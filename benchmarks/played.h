@@ -11,7 +11,7 @@
 #include "thinwire/base/clock.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 
 namespace thinwire::benchmarks {
 
@@ -27,11 +27,12 @@ inline Played play(const dp::StrategyOptions& options, int workers, int64_t step
                    const net::Link& link, const optim::OptimOptions& optim = kPlainSgd, int64_t unmeasured = 0) {
   Played result;
   std::mutex mutex;
-  comm::run_world(workers, [&](std::shared_ptr<comm::MailGroup> bare) {
-    auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link));
+  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> bare) {
+    auto wire = bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link));
     optim::Flat weights({{at::zeros({numel})}});
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, optim);
-    const double lr[optim::kGroups] = {1e-3, 1e-3};
+    auto meter = std::make_shared<dp::Meter>();
+    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .meter = meter}, optim);
+    const std::vector<double> lr = {1e-3, 1e-3};
     auto run = [&](int64_t from, int64_t to) {
       bare->barrier();
       const auto begin = Clock::now();
@@ -42,9 +43,9 @@ inline Played play(const dp::StrategyOptions& options, int workers, int64_t step
       return seconds_since(begin);
     };
     run(1, unmeasured);
-    const double exposed_before = strategy->exposed_s();
+    const double exposed_before = meter->exposed_s();
     const double seconds = run(unmeasured + 1, unmeasured + steps);
-    const double exposed = strategy->exposed_s() - exposed_before;
+    const double exposed = meter->exposed_s() - exposed_before;
     strategy->finish(weights.x);
     std::lock_guard lock(mutex);
     result.seconds += seconds / workers;

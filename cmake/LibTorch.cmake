@@ -31,3 +31,17 @@ target_link_libraries(LibTorch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so ${TORC
 # A CUDA build of libtorch_cpu leans on libraries of its own run path, which the linker does not know.
 target_link_options(LibTorch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_DIR}/lib)
 target_compile_definitions(LibTorch INTERFACE FMT_HEADER_ONLY _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})
+
+# LibTorch brings the shared C++ runtime into every program. A toolchain that finds only the static one would put a
+# second copy beside it, and at exit one frees the locales of the other ("free(): invalid pointer").
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so
+  OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+get_filename_component(runtime "${runtime}" REALPATH)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT EXISTS "${runtime}")
+  find_library(THINWIRE_SHARED_LIBSTDCXX NAMES libstdc++.so.6)
+  if(NOT THINWIRE_SHARED_LIBSTDCXX)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no shared libstdc++, which LibTorch needs: use another compiler (CXX=g++)")
+  endif()
+  message(STATUS "${CMAKE_CXX_COMPILER} has no shared libstdc++: linking ${THINWIRE_SHARED_LIBSTDCXX}")
+  target_link_libraries(LibTorch INTERFACE ${THINWIRE_SHARED_LIBSTDCXX})
+endif()

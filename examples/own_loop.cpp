@@ -14,10 +14,10 @@
 using namespace thinwire;
 
 int main() {
-  comm::run_world(3, [](std::shared_ptr<comm::MailGroup> world) {
+  comm::run_world(3, [](std::shared_ptr<comm::TransportGroup> world) {
     // Who talks to whom, and over what.
-    auto wire =
-        world->over(std::make_shared<net::EmulatedMail>(world->mail(), net::Link{.rate = 10e6, .latency = 5e-3}));
+    auto wire = world->with_transport(
+        std::make_shared<net::EmulatedTransport>(world->transport(), net::Link{.rate = 10e6, .latency = 5e-3}));
 
     // Any parameters will do; they become views of one flat vector.
     at::Tensor weight = at::zeros({1, 4}).set_requires_grad(true), bias = at::zeros({1}).set_requires_grad(true);
@@ -25,8 +25,8 @@ int main() {
 
     dp::StrategyOptions options = dp::preset("co2");
     options.periodic.period = 8;
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}},
-                                      optim::OptimOptions{.name = "adamw", .weight_decay = 0});
+    auto strategy =
+        dp::make_strategy(options, weights, {.sync = wire}, optim::OptimOptions{.name = "adamw", .weight_decay = 0});
 
     const at::Tensor truth = at::empty({1, 4}).normal_(0, 1, generator(1, "truth"));
     double loss_value = 0;
@@ -38,7 +38,7 @@ int main() {
       const at::Tensor loss = at::mse_loss(at::linear(x, weight, bias), y);
       loss.backward();
       loss_value = loss.item<double>();
-      const double lr[optim::kGroups] = {0.03, 0.03};
+      const std::vector<double> lr = {0.03, 0.03};
       strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = lr, .t = t});
     }
     strategy->finish(weights.x);

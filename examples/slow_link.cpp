@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include "thinwire/comm/world.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 
 int main() {
   using namespace thinwire;
   net::Link link;
   from_text("100mbit/20ms", link);
-  comm::run_world(4, [&](std::shared_ptr<comm::MailGroup> world) {
-    comm::GroupPtr group = world->over(std::make_shared<net::EmulatedMail>(world->mail(), link));
+  comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> world) {
+    comm::GroupPtr group = world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link));
     at::Tensor x = at::empty({1'000'000}, at::kFloat).fill_(1);
     world->barrier();  // over the bare wire: start together
     const auto start = Clock::now();

@@ -115,12 +115,12 @@ void gather(const at::Tensor& flat, const optim::Layout& layout, float* numbers)
 void play(const fs::path& folder) {
   Case c = read_case(folder);
   std::vector<float> played(static_cast<size_t>(c.steps * c.numel));
-  comm::run_world(c.workers, [&](std::shared_ptr<comm::MailGroup> group) {
+  comm::run_world(c.workers, [&](std::shared_ptr<comm::TransportGroup> group) {
     optim::Flat flat = make_flat(c);
-    auto strategy = dp::make_strategy(c.strategy, flat, {.sync = group, .sum_over_shards = {}}, c.optim);
+    auto strategy = dp::make_strategy(c.strategy, flat, {.sync = group}, c.optim);
     for (int64_t t = 1; t <= c.steps; ++t) {
       scatter(c.grads.data() + ((t - 1) * c.workers + group->rank()) * c.numel, flat.layout(), flat.grad);
-      const double lr[optim::kGroups] = {c.lr[t - 1], c.lr[t - 1]};
+      const std::vector<double> lr = {c.lr[t - 1], c.lr[t - 1]};
       strategy->step({.x = flat.x, .next = flat.x, .grad = flat.grad, .lr = lr, .t = t});
       if (group->rank() == 0) gather(flat.x, flat.layout(), played.data() + (t - 1) * c.numel);
     }

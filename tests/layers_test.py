@@ -170,7 +170,7 @@ class TheChecker(unittest.TestCase):
 
     def test_lets_the_planner_see_values_only(self):
         self.assert_content("thinwire/plan/a.cpp", '#include "thinwire/net/link.h"\n#include "thinwire/dp/slices_schedule.h"')
-        self.assert_complains("thinwire/plan/a.cpp", '#include "thinwire/net/emulated_mail.h"', "plan may not include")
+        self.assert_complains("thinwire/plan/a.cpp", '#include "thinwire/net/emulated_transport.h"', "plan may not include")
         self.assert_complains("thinwire/plan/a.cpp", '#include "thinwire/dp/strategy.h"', "plan may not include")
 
     def test_sees_an_empty_name_and_an_unknown_room(self):

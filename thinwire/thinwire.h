@@ -4,7 +4,7 @@
 #include "thinwire/comm/errors.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
 #include "thinwire/pipeline/stage.h"

@@ -8,7 +8,7 @@
 
 #include "benchmarks/best_of.h"
 #include "benchmarks/played.h"
-#include "thinwire/compress/mean.h"
+#include "thinwire/compress/compressed_all_reduce.h"
 #include "thinwire/data/text.h"
 #include "thinwire/dp/slicing.h"
 #include "thinwire/models/model.h"
@@ -50,11 +50,12 @@ void utilisation() {
 double peak_to_mean(dp::StrategyOptions options, double seconds) {
   constexpr double kStep = 0.05, kWindow = 1.0;
   std::vector<int64_t> windows;
-  comm::run_world(kWorkers, [&](std::shared_ptr<comm::MailGroup> bare) {
-    auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), net::Link{.rate = 1e9, .latency = 0.005}));
+  comm::run_world(kWorkers, [&](std::shared_ptr<comm::TransportGroup> bare) {
+    auto wire = bare->with_transport(
+        std::make_shared<net::EmulatedTransport>(bare->transport(), net::Link{.rate = 1e9, .latency = 0.005}));
     optim::Flat weights({{at::zeros({kNumel})}});
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .sum_over_shards = {}}, kPlainSgd);
-    const double lr[optim::kGroups] = {1e-3, 1e-3};
+    auto strategy = dp::make_strategy(options, weights, {.sync = wire}, kPlainSgd);
+    const std::vector<double> lr = {1e-3, 1e-3};
     std::atomic<bool> over = false;
     auto step = [&](int64_t t) {
       std::this_thread::sleep_for(to_duration(kStep));
@@ -100,7 +101,7 @@ void own_work() {
   optim::Flat weights(models::parameters_by_unit(*model));
   const auto rule = optim::make_rule({}, weights.layout());
   const auto batch = data::sample(*text, 1, 1, 0, 4, options.context);
-  const double lr[optim::kGroups] = {1e-3, 1e-3};
+  const std::vector<double> lr = {1e-3, 1e-3};
   double step_ms = 1e9;
   for (int i = 0; i < 3; ++i) {
     const auto begin = Clock::now();
@@ -147,8 +148,8 @@ void bytes_sent() {
     double bytes = 0;
     comm::run_world(kWorkers, [&](comm::GroupPtr group) {
       optim::Flat weights({{at::zeros({10 << 20})}});
-      auto strategy = dp::make_strategy(options, weights, {.sync = group, .sum_over_shards = {}}, kPlainSgd);
-      const double lr[optim::kGroups] = {1e-3, 1e-3};
+      auto strategy = dp::make_strategy(options, weights, {.sync = group}, kPlainSgd);
+      const std::vector<double> lr = {1e-3, 1e-3};
       const int64_t before = group->ledger().sent();
       for (int64_t t = 1; t <= kSteps; ++t)
         strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = lr, .t = t});

@@ -10,12 +10,12 @@
 
 #include "thinwire/base/units.h"
 #include "thinwire/comm/world.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 
 namespace {
 
 using namespace thinwire;
-using World = std::shared_ptr<comm::MailGroup>;
+using World = std::shared_ptr<comm::TransportGroup>;
 
 constexpr int64_t KiB = 1024, MiB = 1024 * KiB;
 constexpr int64_t kTag = int64_t{1} << 61;  // above those of any group
@@ -33,16 +33,16 @@ double queued(net::Link link, int64_t size, int64_t count) {
   double seconds = 0;
   std::atomic<Clock::time_point> start{};
   comm::run_world(2, [&](World world) {
-    net::EmulatedMail mail(world->mail(), link);
+    net::EmulatedTransport transport(world->transport(), link);
     at::Tensor buffer = bytes(size);
     std::vector<comm::WorkPtr> posts;
     world->barrier();
     if (world->rank() == 0) {
       start = Clock::now();
-      for (int64_t i = 0; i < count; ++i) posts.push_back(mail.post(buffer, 1, kTag + i));
+      for (int64_t i = 0; i < count; ++i) posts.push_back(transport.send(buffer, 1, kTag + i));
       for (auto& post : posts) post->wait();
     } else {
-      for (int64_t i = 0; i < count; ++i) mail.take(buffer, 0, kTag + i)->wait();
+      for (int64_t i = 0; i < count; ++i) transport.recv(buffer, 0, kTag + i)->wait();
       seconds = seconds_between(start, Clock::now());
     }
   });
@@ -62,15 +62,15 @@ Spread single(net::Link link, int64_t size, int64_t count) {
   std::vector<double> seconds;
   std::atomic<Clock::time_point> posted{};
   comm::run_world(2, [&](World world) {
-    net::EmulatedMail mail(world->mail(), link);
+    net::EmulatedTransport transport(world->transport(), link);
     at::Tensor buffer = bytes(size);
     for (int64_t i = 0; i < count; ++i) {
       world->barrier();
       if (world->rank() == 0) {
         posted = Clock::now();
-        mail.post(buffer, 1, kTag + i)->wait();
+        transport.send(buffer, 1, kTag + i)->wait();
       } else {
-        mail.take(buffer, 0, kTag + i)->wait();
+        transport.recv(buffer, 0, kTag + i)->wait();
         seconds.push_back(seconds_between(posted, Clock::now()));
       }
     }
@@ -82,15 +82,15 @@ Spread single(net::Link link, int64_t size, int64_t count) {
 Spread round_trip(net::Link link, int64_t count) {
   std::vector<double> seconds;
   comm::run_world(2, [&](World world) {
-    net::EmulatedMail mail(world->mail(), link);
+    net::EmulatedTransport transport(world->transport(), link);
     at::Tensor buffer = bytes(8);
     world->barrier();
     for (int64_t i = 0; i < count; ++i) {
       const auto start = Clock::now();
-      if (world->rank() == 1) mail.take(buffer, 0, kTag + i)->wait();
-      auto post = mail.post(buffer, 1 - world->rank(), kTag + i);
+      if (world->rank() == 1) transport.recv(buffer, 0, kTag + i)->wait();
+      auto post = transport.send(buffer, 1 - world->rank(), kTag + i);
       if (world->rank() == 0) {
-        mail.take(buffer, 1, kTag + i)->wait();
+        transport.recv(buffer, 1, kTag + i)->wait();
         seconds.push_back(seconds_since(start));
       }
       post->wait();
@@ -103,12 +103,13 @@ Spread round_trip(net::Link link, int64_t count) {
 Spread all_reduce(net::Link link, int m, int64_t n, int64_t count) {
   std::vector<double> seconds;
   comm::run_world(m, [&](World world) {
-    auto group = link.none() ? world : world->over(std::make_shared<net::EmulatedMail>(world->mail(), link));
+    auto group =
+        link.none() ? world : world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link));
     at::Tensor x = at::empty({n}, at::kFloat).fill_(1);
     for (int64_t i = 0; i < count; ++i) {
       world->barrier();
       const auto start = Clock::now();
-      group->all_reduce_(x, comm::Reduce::mean, comm::Kind::payload)->wait();
+      group->all_reduce_(x, comm::Reduce::mean, comm::TrafficKind::payload)->wait();
       if (world->rank() == 0) seconds.push_back(seconds_since(start));
     }
   });

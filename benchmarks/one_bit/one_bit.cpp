@@ -11,7 +11,7 @@
 #include "benchmarks/best_of.h"
 #include "benchmarks/played.h"
 #include "thinwire/base/random.h"
-#include "thinwire/compress/mean.h"
+#include "thinwire/compress/compressed_all_reduce.h"
 #include "thinwire/train/run.h"
 
 using namespace thinwire;
@@ -58,13 +58,13 @@ struct Took {
 // The median exchange of n numbers among `workers`, by a codec or ("fp32") by the group's own all_reduce.
 Took exchange(const std::string& codec, int workers, int64_t n, const net::Link& link, int times) {
   Took took;
-  comm::run_world(workers, [&](std::shared_ptr<comm::MailGroup> bare) {
-    auto wire =
-        link.none() ? bare->over(bare->mail()) : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link));
-    std::unique_ptr<compress::Mean> mean;
+  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> bare) {
+    auto wire = link.none() ? bare->with_transport(bare->transport())
+                            : bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link));
+    std::unique_ptr<compress::CompressedAllReduce> mean;
     compress::Errors errors;
     if (codec != "fp32") {
-      mean = std::make_unique<compress::Mean>(wire, compress::make_codec(codec));
+      mean = std::make_unique<compress::CompressedAllReduce>(wire, compress::make_codec(codec));
       errors = mean->errors(n);
     }
     at::Tensor x = at::empty({n}).normal_(0, 1, generator(1, "bench", bare->rank()));
@@ -73,7 +73,7 @@ Took exchange(const std::string& codec, int workers, int64_t n, const net::Link&
     for (int i = 0; i <= times; ++i) {
       bare->barrier();
       const auto begin = Clock::now();
-      (mean ? mean->start(x, errors) : wire->all_reduce_(x, comm::Reduce::mean, comm::Kind::payload))->wait();
+      (mean ? mean->start(x, errors) : wire->all_reduce_(x, comm::Reduce::mean, comm::TrafficKind::payload))->wait();
       if (i > 0) seconds.push_back(seconds_since(begin));  // the first one makes buffers
     }
     std::ranges::sort(seconds);

@@ -32,9 +32,10 @@ void share_of_a_step() {
       auto named = dp::preset(name);
       named.periodic.period = 12;
       auto rule = std::make_unique<optim::Adamw>(weights.layout(), optim::AdamwOptions{});
-      auto strategy = std::make_unique<dp::Periodic>(weights.layout(), dp::Ranks{.sync = group, .sum_over_shards = {}},
+      auto meter = std::make_shared<dp::Meter>();
+      auto strategy = std::make_unique<dp::Periodic>(weights.layout(), dp::Groups{.sync = group, .meter = meter},
                                                      std::move(rule), named.periodic, weights.x);
-      const double lr[optim::kGroups] = {1e-3, 1e-3};
+      const std::vector<double> lr = {1e-3, 1e-3};
       const auto begin = Clock::now();
       for (int64_t t = 1; t <= 200; ++t) {
         const auto batch = data::sample(*text, 1, t, 0, 8, options.context);
@@ -45,7 +46,7 @@ void share_of_a_step() {
         strategy_s += seconds_since(start);
       }
       const double all = seconds_since(begin);
-      fmt::print("  {:<10} {:.3f} %   (a step {:.2f} ms)\n", name, 100 * (strategy_s - strategy->update_s()) / all,
+      fmt::print("  {:<10} {:.3f} %   (a step {:.2f} ms)\n", name, 100 * (strategy_s - meter->update_s()) / all,
                  1e3 * all / 200);
     });
   }
@@ -70,7 +71,7 @@ void outer_bandwidth() {
     kernels::outer_update({p(0), p(1), p(2), p(3), nullptr}, n, {.decay = 0.2f, .bound = 1e-3f});
     outer_s = std::min(outer_s, seconds_since(start));
     start = Clock::now();
-    kernels::outer_update({p(0), p(1), p(2), p(3), nullptr}, n, {.turn = true, .decay = 0.2f, .bound = 1e-3f});
+    kernels::outer_update({p(0), p(1), p(2), p(3), nullptr}, n, {.launch = true, .decay = 0.2f, .bound = 1e-3f});
     late_s = std::min(late_s, seconds_since(start));
   }
   // Bytes a program reads and writes; a triad's write also reads the line it overwrites, which is not counted.

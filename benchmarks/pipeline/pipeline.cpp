@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "benchmarks/played.h"
-#include "thinwire/base/later.h"
+#include "thinwire/base/deferred_work.h"
 #include "thinwire/models/linear.h"
 #include "thinwire/pipeline/chart.h"
 #include "thinwire/pipeline/stage.h"
@@ -63,14 +63,14 @@ struct PlayedBackward : torch::autograd::Function<PlayedBackward> {
                                                  const torch::autograd::variable_list& grads) {
     const double part_s = context->saved_data["part_s"].toDouble();
     play(part_s);
-    do_later([part_s] { play(part_s); });
+    defer([part_s] { play(part_s); });
     return {grads[0], at::Tensor()};
   }
 };
 
-pipeline::Body played_body(bool last, double part_s) {
+pipeline::StageModule played_body(bool last, double part_s) {
   const at::Tensor weight = at::eye(kWidth).requires_grad_();
-  pipeline::Body body;
+  pipeline::StageModule body;
   body.parameters = {{weight}};
   body.forward = [=](const at::Tensor& input) {
     if (last || !at::GradMode::is_enabled()) play(part_s);  // elsewhere B's recompute is counted in its backward
@@ -83,7 +83,7 @@ pipeline::Body played_body(bool last, double part_s) {
 
 struct Measured {
   std::vector<double> utilisation = std::vector<double>(kStages);  // by stage, after the fill
-  std::vector<pipeline::Held> held = std::vector<pipeline::Held>(kStages);
+  std::vector<pipeline::PeakStash> held = std::vector<pipeline::PeakStash>(kStages);
 
   double mean() const { return std::accumulate(utilisation.begin(), utilisation.end(), 0.0) / kStages; }
   double batches_per_s() const { return mean() / kStage_s; }
@@ -94,17 +94,18 @@ Measured measure(const Run& run) {
   const Window window(schedule);
   const auto M = schedule.microbatches;
   Measured result;
-  comm::run_world(kStages, [&](std::shared_ptr<comm::MailGroup> bare) {
+  comm::run_world(kStages, [&](std::shared_ptr<comm::TransportGroup> bare) {
     const int j = bare->rank();
-    auto wire = bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link_of(run, schedule)));
+    auto wire =
+        bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link_of(run, schedule)));
     pipeline::Stage stage(
         played_body(j == kStages - 1, kStage_s / 3 / static_cast<double>(M)),
-        {.schedule = schedule, .steps = window.steps(), .parcel = {.shape = {kRows / M, kContext, kWidth}}}, wire,
+        {.schedule = schedule, .steps = window.steps(), .activation = {.shape = {kRows / M, kContext, kWidth}}}, wire,
         [rows = at::ones({kRows, kContext, kWidth})](int64_t) {
-          return pipeline::Rows{.tokens = rows, .targets = rows};
+          return pipeline::Batch{.tokens = rows, .targets = rows};
         },
         [alone = bare->split(j, 0)](const optim::Flat& weights) {
-          return dp::make_strategy({}, weights, {.sync = alone, .sum_over_shards = {}}, benchmarks::kPlainSgd);
+          return dp::make_strategy({}, weights, {.sync = alone}, benchmarks::kPlainSgd);
         });
     bare->barrier();
     Clock::time_point begin, end;
@@ -114,7 +115,7 @@ Measured measure(const Run& run) {
       if (t == window.to) end = Clock::now();
     }
     result.utilisation[j] = static_cast<double>(kMeasured) * kStage_s / seconds_between(begin, end);
-    result.held[j] = stage.held_most();
+    result.held[j] = stage.peak_stash();
   });
   return result;
 }
@@ -125,17 +126,17 @@ double planned(const Run& run) {
   const Window window(schedule);
   const bool split = schedule.name == "zero_bubble_h1";
   const auto M = static_cast<double>(schedule.microbatches);
-  const auto cost = [&](int stage, pipeline::Act act) {
+  const auto cost = [&](int stage, pipeline::OpKind act) {
     const bool last = stage == kStages - 1;
     const double part_s = kStage_s / 3 / M;
     switch (act) {
-      case pipeline::Act::forward:
+      case pipeline::OpKind::forward:
         return last ? 0 : part_s;
-      case pipeline::Act::backward:
+      case pipeline::OpKind::backward:
         return (1 + (last ? 1 : 0) + (split ? 0 : 1)) * part_s;
-      case pipeline::Act::weights:
+      case pipeline::OpKind::weights:
         return part_s;
-      case pipeline::Act::update:
+      case pipeline::OpKind::update:
         return 0.0;
     }
     return 0.0;
@@ -143,7 +144,7 @@ double planned(const Run& run) {
   const auto chart = pipeline::simulate(schedule, window.steps(), cost, kTransfer_s / M);
   std::vector<double> updated;
   for (const auto& block : chart.stages[0])
-    if (block.act == pipeline::Act::update) updated.push_back(block.end);
+    if (block.act == pipeline::OpKind::update) updated.push_back(block.end);
   return static_cast<double>(kMeasured) * kStage_s / (updated[window.to - 1] - updated[window.from - 1]);
 }
 

@@ -22,7 +22,7 @@ STRATEGIES = ["all_reduce", "local_sgd", "slowmo", "diloco", "delayed_diloco", "
 # What train ends with ("done") and compare prints for each strategy ("result").
 RESULT = {"event": str, "strategy": str, "steps": int, "tokens": int, "val_loss": float, "seconds": float,
           "compute_s": float, "update_s": float, "exposed_s": float, "utilisation": float, "tokens_per_s": float,
-          "wire_bytes": float, "setup_bytes": float, "finish_bytes": float, "finish_s": float, "weights_hash": str}
+          "wire_bytes": float, "setup_bytes": float, "finish_bytes": float, "control_bytes": float, "finish_s": float, "weights_hash": str}
 LIMIT_S = 300  # no test waits longer for a program; none should come near
 
 

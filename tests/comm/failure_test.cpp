@@ -30,11 +30,11 @@ void expect_lost(int rank, const std::function<void()>& wait) {
 }
 
 // Rank 2 of 4 makes `prepare` like all others, then throws; the others must find it lost in `wait`.
-void rank_2_throws(const std::function<std::function<void()>(std::shared_ptr<MailGroup>)>& prepare) {
+void rank_2_throws(const std::function<std::function<void()>(std::shared_ptr<TransportGroup>)>& prepare) {
   std::atomic<int> seen = 0;
   std::latch prepared(4);
   EXPECT_THROW(run_world(4,
-                         [&](std::shared_ptr<MailGroup> world) {
+                         [&](std::shared_ptr<TransportGroup> world) {
                            auto wait = prepare(world);
                            prepared.arrive_and_wait();
                            if (world->rank() == 2) throw Unlucky();
@@ -46,7 +46,8 @@ void rank_2_throws(const std::function<std::function<void()>(std::shared_ptr<Mai
 }
 
 TEST(Failure, ARankThatThrowsIsLostToEveryRankThatWaits) {
-  rank_2_throws([](auto world) { return [=] { world->all_reduce_(ones(100), Reduce::sum, Kind::payload)->wait(); }; });
+  rank_2_throws(
+      [](auto world) { return [=] { world->all_reduce_(ones(100), Reduce::sum, TrafficKind::payload)->wait(); }; });
 }
 
 TEST(Failure, EveryCollectiveEnds) {
@@ -66,9 +67,9 @@ TEST(Failure, EveryCollectiveEnds) {
 TEST(Failure, WhatIsInFlightEndsToo) {
   rank_2_throws([](auto world) {
     std::vector<WorkPtr> works;
-    for (int i = 0; i < 20; ++i) works.push_back(world->all_reduce_(ones(1000), Reduce::sum, Kind::payload));
+    for (int i = 0; i < 20; ++i) works.push_back(world->all_reduce_(ones(1000), Reduce::sum, TrafficKind::payload));
     if (world->rank() != 2)  // rank 2 brings nothing to these
-      for (int i = 0; i < 20; ++i) works.push_back(world->broadcast_(ones(1000), i % 4, Kind::payload));
+      for (int i = 0; i < 20; ++i) works.push_back(world->broadcast_(ones(1000), i % 4, TrafficKind::payload));
     return [works] { works.back()->wait(); };
   });
 }
@@ -86,7 +87,7 @@ TEST(Failure, IsSeenInEverySplitWhateverItsMembers) {
 
 TEST(Failure, IsSeenInAGroupOverAnotherMail) {
   rank_2_throws([](auto world) {
-    auto group = world->over(world->mail());
+    auto group = world->with_transport(world->transport());
     auto all = group->split(0, -group->rank());
     return [=] { all->all_reduce_(ones(10), Reduce::sum)->wait(); };
   });

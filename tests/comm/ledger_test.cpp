@@ -4,31 +4,25 @@
 #include <gtest/gtest.h>
 
 #include "thinwire/comm/world.h"
+#include "thinwire/comm/wrapped_transport.h"
 
 namespace thinwire::comm {
 namespace {
 
 // Counts what really passes.
-class CountingMail final : public Mail {
+class CountingTransport final : public WrappedTransport {
  public:
-  explicit CountingMail(MailPtr inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  WorkPtr post(at::Tensor bytes, int to, int64_t tag) override {
+  using WrappedTransport::WrappedTransport;
+  WorkPtr send(at::Tensor bytes, int to, int64_t tag) override {
     sent += bytes.nbytes();
-    return inner_->post(std::move(bytes), to, tag);
+    return WrappedTransport::send(std::move(bytes), to, tag);
   }
-  WorkPtr take(at::Tensor bytes, int from, int64_t tag) override {
+  ReceiptPtr recv(at::Tensor bytes, int from, int64_t tag) override {
     received += bytes.nbytes();
-    return inner_->take(std::move(bytes), from, tag);
+    return WrappedTransport::recv(std::move(bytes), from, tag);
   }
-  void fail(int rank, const std::string& why) override { inner_->fail(rank, why); }
-  void rest_until(Clock::time_point when) override { inner_->rest_until(when); }
 
   std::atomic<int64_t> sent = 0, received = 0;
-
- private:
-  MailPtr inner_;
 };
 
 struct Counts {
@@ -39,24 +33,24 @@ std::ostream& operator<<(std::ostream& out, const Counts& c) {
   return out << c.sent << " sent " << c.received << " received";
 }
 
-Counts counts(const Ledger& ledger, Kind kind) { return {ledger.sent(kind), ledger.received(kind)}; }
+Counts counts(const Ledger& ledger, TrafficKind kind) { return {ledger.sent(kind), ledger.received(kind)}; }
 
 int64_t chunk_bytes(int64_t n, int k, int m) { return 4 * ((k + 1) * n / m - k * n / m); }
 
-using Call = std::function<WorkPtr(Group&, int64_t n, Kind)>;
-WorkPtr all_reduce(Group& g, int64_t n, Kind kind) {
+using Call = std::function<WorkPtr(Group&, int64_t n, TrafficKind)>;
+WorkPtr all_reduce(Group& g, int64_t n, TrafficKind kind) {
   return g.all_reduce_(at::empty({n}, at::kFloat).zero_(), Reduce::sum, kind);
 }
-WorkPtr all_gather(Group& g, int64_t n, Kind kind) {
+WorkPtr all_gather(Group& g, int64_t n, TrafficKind kind) {
   return g.all_gather(at::empty({n * g.size()}, at::kFloat), at::empty({n}, at::kFloat).zero_(), kind);
 }
-WorkPtr reduce_scatter(Group& g, int64_t n, Kind kind) {
+WorkPtr reduce_scatter(Group& g, int64_t n, TrafficKind kind) {
   return g.reduce_scatter(at::empty({n}, at::kFloat), at::empty({n * g.size()}, at::kFloat).zero_(), Reduce::sum, kind);
 }
-WorkPtr all_to_all(Group& g, int64_t n, Kind kind) {
+WorkPtr all_to_all(Group& g, int64_t n, TrafficKind kind) {
   return g.all_to_all(at::empty({n * g.size()}, at::kFloat), at::empty({n * g.size()}, at::kFloat).zero_(), kind);
 }
-WorkPtr broadcast(Group& g, int64_t n, Kind kind) {
+WorkPtr broadcast(Group& g, int64_t n, TrafficKind kind) {
   return g.broadcast_(at::empty({n}, at::kFloat).zero_(), g.size() - 1, kind);
 }
 
@@ -65,14 +59,14 @@ void expect_bytes(const Call& call, const std::function<Counts(int64_t n, int ra
   for (int m : {1, 2, 3, 4, 5})
     for (int64_t n : {0, 1, 2, 7, 1023}) {
       std::atomic<int64_t> sent = 0, received = 0;
-      run_world(m, [&](std::shared_ptr<MailGroup> world) {
-        auto mail = std::make_shared<CountingMail>(world->mail());
-        auto group = world->over(mail);
-        auto work = call(*group, n, Kind::payload);
-        const Counts entered = counts(group->ledger(), Kind::payload);
+      run_world(m, [&](std::shared_ptr<TransportGroup> world) {
+        auto mail = std::make_shared<CountingTransport>(world->transport());
+        auto group = world->with_transport(mail);
+        auto work = call(*group, n, TrafficKind::payload);
+        const Counts entered = counts(group->ledger(), TrafficKind::payload);
         EXPECT_EQ(entered, formula(n, group->rank(), m)) << "n " << n << " rank " << group->rank() << " of " << m;
         work->wait();
-        EXPECT_EQ(counts(group->ledger(), Kind::payload), entered) << "a count must not depend on timing";
+        EXPECT_EQ(counts(group->ledger(), TrafficKind::payload), entered) << "a count must not depend on timing";
         EXPECT_EQ((Counts{mail->sent, mail->received}), entered)
             << "n " << n << " rank " << group->rank() << " of " << m;
         EXPECT_EQ(group->ledger().sent(), entered.sent);
@@ -92,7 +86,7 @@ TEST(Ledger, AllReduceCountsAScatterAndAGather) {
 
 TEST(Ledger, AllReduceSendsTwiceAllButOnePartWhereMDividesN) {
   run_world(4, [](GroupPtr group) {
-    all_reduce(*group, 1000, Kind::payload)->wait();
+    all_reduce(*group, 1000, TrafficKind::payload)->wait();
     EXPECT_EQ(group->ledger().sent(), 2 * 3 * 4000 / 4);
   });
 }
@@ -113,13 +107,13 @@ TEST(Ledger, BroadcastCountsTheRootsChunksAndEachRanksOwn) {
 
 TEST(Ledger, KindsAreCountedApart) {
   run_world(2, [](GroupPtr group) {
-    all_gather(*group, 5, Kind::payload)->wait();
-    all_gather(*group, 3, Kind::scales)->wait();
-    all_gather(*group, 1, Kind::control)->wait();
+    all_gather(*group, 5, TrafficKind::payload)->wait();
+    all_gather(*group, 3, TrafficKind::scales)->wait();
+    all_gather(*group, 1, TrafficKind::control)->wait();
     const Ledger& ledger = group->ledger();
-    EXPECT_EQ(counts(ledger, Kind::payload), (Counts{20, 20}));
-    EXPECT_EQ(counts(ledger, Kind::scales), (Counts{12, 12}));
-    EXPECT_EQ(counts(ledger, Kind::control), (Counts{4, 4}));
+    EXPECT_EQ(counts(ledger, TrafficKind::payload), (Counts{20, 20}));
+    EXPECT_EQ(counts(ledger, TrafficKind::scales), (Counts{12, 12}));
+    EXPECT_EQ(counts(ledger, TrafficKind::control), (Counts{4, 4}));
     EXPECT_EQ(ledger.sent(), 36);
     EXPECT_EQ(ledger.received(), 36);
   });
@@ -128,10 +122,10 @@ TEST(Ledger, KindsAreCountedApart) {
 TEST(Ledger, SplitsAreCountedInTheirParent) {
   run_world(4, [](GroupPtr world) {
     GroupPtr pair = world->split(world->rank() / 2, 0), alone = pair->split(world->rank(), 0);
-    EXPECT_EQ(counts(world->ledger(), Kind::payload), Counts{});
-    all_gather(*pair, 100, Kind::payload)->wait();
-    all_gather(*alone, 100, Kind::payload)->wait();
-    EXPECT_EQ(counts(world->ledger(), Kind::payload), (Counts{400, 400}));
+    EXPECT_EQ(counts(world->ledger(), TrafficKind::payload), Counts{});
+    all_gather(*pair, 100, TrafficKind::payload)->wait();
+    all_gather(*alone, 100, TrafficKind::payload)->wait();
+    EXPECT_EQ(counts(world->ledger(), TrafficKind::payload), (Counts{400, 400}));
     EXPECT_EQ(&pair->ledger(), &world->ledger());
     EXPECT_EQ(&alone->ledger(), &world->ledger());
   });
@@ -140,22 +134,22 @@ TEST(Ledger, SplitsAreCountedInTheirParent) {
 TEST(Ledger, BarriersAndSplitsAreControl) {
   run_world(3, [](GroupPtr world) {
     world->barrier();
-    EXPECT_EQ(counts(world->ledger(), Kind::control), (Counts{2, 2}));
+    EXPECT_EQ(counts(world->ledger(), TrafficKind::control), (Counts{2, 2}));
     world->split(0, 0);
-    EXPECT_GT(world->ledger().sent(Kind::control), 2);
-    EXPECT_EQ(counts(world->ledger(), Kind::payload), Counts{});
+    EXPECT_GT(world->ledger().sent(TrafficKind::control), 2);
+    EXPECT_EQ(counts(world->ledger(), TrafficKind::payload), Counts{});
   });
 }
 
 TEST(Ledger, AGroupOverAnotherMailHasALedgerOfItsOwn) {
-  run_world(2, [](std::shared_ptr<MailGroup> world) {
-    auto group = world->over(world->mail());
+  run_world(2, [](std::shared_ptr<TransportGroup> world) {
+    auto group = world->with_transport(world->transport());
     const int64_t control = world->ledger().sent();
-    all_gather(*group, 10, Kind::payload)->wait();
-    EXPECT_EQ(counts(group->ledger(), Kind::payload), (Counts{40, 40}));
-    EXPECT_EQ(group->ledger().sent(Kind::control), 0);
+    all_gather(*group, 10, TrafficKind::payload)->wait();
+    EXPECT_EQ(counts(group->ledger(), TrafficKind::payload), (Counts{40, 40}));
+    EXPECT_EQ(group->ledger().sent(TrafficKind::control), 0);
     EXPECT_EQ(world->ledger().sent(), control);
-    EXPECT_EQ(world->ledger().sent(Kind::payload), 0);
+    EXPECT_EQ(world->ledger().sent(TrafficKind::payload), 0);
   });
 }
 

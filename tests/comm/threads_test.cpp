@@ -27,34 +27,34 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-TEST(ThreadMail, CarriesBytes) {
-  auto mails = thread_mails(2, 60);
-  auto post = mails[0]->post(filled(1000, 7), 1, 5);
+TEST(ThreadTransport, CarriesBytes) {
+  auto transports = thread_transports(2, 60);
+  auto post = transports[0]->send(filled(1000, 7), 1, 5);
   at::Tensor got = filled(1000, 0);
-  mails[1]->take(got, 0, 5)->wait();
+  transports[1]->recv(got, 0, 5)->wait();
   post->wait();
   EXPECT_TRUE(got.eq(7).all().item<bool>());
 }
 
-TEST(ThreadMail, MatchesBySenderAndTagInAnyOrder) {
-  auto mails = thread_mails(3, 60);
+TEST(ThreadTransport, MatchesBySenderAndTagInAnyOrder) {
+  auto transports = thread_transports(3, 60);
   at::Tensor a = filled(1, 0), b = filled(1, 0), c = filled(1, 0);
-  auto take_a = mails[2]->take(a, 0, 1);  // before the post
-  mails[0]->post(filled(1, 10), 2, 2);
-  mails[1]->post(filled(1, 20), 2, 1);
-  mails[0]->post(filled(1, 30), 2, 1);
-  mails[2]->take(c, 1, 1)->wait();
-  mails[2]->take(b, 0, 2)->wait();
+  auto take_a = transports[2]->recv(a, 0, 1);  // before the post
+  transports[0]->send(filled(1, 10), 2, 2);
+  transports[1]->send(filled(1, 20), 2, 1);
+  transports[0]->send(filled(1, 30), 2, 1);
+  transports[2]->recv(c, 1, 1)->wait();
+  transports[2]->recv(b, 0, 2)->wait();
   take_a->wait();
   EXPECT_EQ(a.item<uint8_t>(), 30);
   EXPECT_EQ(b.item<uint8_t>(), 10);
   EXPECT_EQ(c.item<uint8_t>(), 20);
 }
 
-TEST(ThreadMail, ASenderIsDoneWhenItsMessageWasRead) {
-  auto mails = thread_mails(2, 60);
-  auto post = mails[0]->post(filled(4, 1), 1, 0);
-  auto take = mails[1]->take(filled(4, 0), 0, 0);
+TEST(ThreadTransport, ASenderIsDoneWhenItsMessageWasRead) {
+  auto transports = thread_transports(2, 60);
+  auto post = transports[0]->send(filled(4, 1), 1, 0);
+  auto take = transports[1]->recv(filled(4, 0), 0, 0);
   EXPECT_FALSE(post->done());
   EXPECT_TRUE(take->done());
   take->wait(), take->wait();
@@ -63,73 +63,73 @@ TEST(ThreadMail, ASenderIsDoneWhenItsMessageWasRead) {
   post->wait(), post->wait();
 }
 
-TEST(ThreadMail, ARankCanWriteToItself) {
-  auto mails = thread_mails(1, 60);
-  auto post = mails[0]->post(filled(4, 9), 0, 0);
+TEST(ThreadTransport, ARankCanWriteToItself) {
+  auto transports = thread_transports(1, 60);
+  auto post = transports[0]->send(filled(4, 9), 0, 0);
   at::Tensor got = filled(4, 0);
-  mails[0]->take(got, 0, 0)->wait();
+  transports[0]->recv(got, 0, 0)->wait();
   post->wait();
   EXPECT_EQ(got[3].item<uint8_t>(), 9);
 }
 
-TEST(ThreadMail, AnEmptyMessageArrives) {
-  auto mails = thread_mails(2, 60);
-  auto post = mails[0]->post(filled(0, 0), 1, 0);
-  mails[1]->take(filled(0, 0), 0, 0)->wait();
+TEST(ThreadTransport, AnEmptyMessageArrives) {
+  auto transports = thread_transports(2, 60);
+  auto post = transports[0]->send(filled(0, 0), 1, 0);
+  transports[1]->recv(filled(0, 0), 0, 0)->wait();
   post->wait();
 }
 
-TEST(ThreadMail, ManyWaitersOfOneMessageAllReturn) {
-  auto mails = thread_mails(2, 60);
+TEST(ThreadTransport, ManyWaitersOfOneMessageAllReturn) {
+  auto transports = thread_transports(2, 60);
   at::Tensor got = filled(8, 0);
-  auto take = mails[1]->take(got, 0, 0);
+  auto take = transports[1]->recv(got, 0, 0);
   std::vector<std::thread> waiters;
   for (int i = 0; i < 4; ++i) waiters.emplace_back([&] { take->wait(); });
-  auto post = mails[0]->post(filled(8, 3), 1, 0);
+  auto post = transports[0]->send(filled(8, 3), 1, 0);
   for (auto& waiter : waiters) waiter.join();
   post->wait();
   EXPECT_EQ(got[7].item<uint8_t>(), 3);
 }
 
-TEST(ThreadMail, DoneDoesNotBlockWhileAnotherThreadWaits) {
-  auto mails = thread_mails(2, 60);
-  auto take = mails[1]->take(filled(8, 0), 0, 0);
+TEST(ThreadTransport, DoneDoesNotBlockWhileAnotherThreadWaits) {
+  auto transports = thread_transports(2, 60);
+  auto take = transports[1]->recv(filled(8, 0), 0, 0);
   std::latch waiting(1);
   std::thread waiter([&] { waiting.count_down(), take->wait(); });
   waiting.wait();
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_FALSE(take->done());
-  mails[0]->post(filled(8, 3), 1, 0);
+  transports[0]->send(filled(8, 3), 1, 0);
   waiter.join();
   EXPECT_TRUE(take->done());
 }
 
-TEST(ThreadMail, AMessageOfAnotherSizeIsAnErrorEachTimeItIsWaitedFor) {
-  auto mails = thread_mails(2, 60);
-  mails[0]->post(filled(3, 1), 1, 0);
-  auto take = mails[1]->take(filled(4, 0), 0, 0);
+TEST(ThreadTransport, AMessageOfAnotherSizeIsAnErrorEachTimeItIsWaitedFor) {
+  auto transports = thread_transports(2, 60);
+  transports[0]->send(filled(3, 1), 1, 0);
+  auto take = transports[1]->recv(filled(4, 0), 0, 0);
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(error_of([&] { take->wait(); }),
               "[comm] rank 1 expected 4 bytes from rank 0, got 3: the ranks are not making the same calls");
 }
 
-TEST(ThreadMail, WrongCallsSayWhatWasWanted) {
-  auto mails = thread_mails(2, 60);
-  mails[0]->post(filled(3, 1), 1, 4);
-  EXPECT_EQ(error_of([&] { mails[0]->post(filled(3, 1), 1, 4); }), "[comm] rank 0 posted tag 4 to rank 1 twice");
-  EXPECT_EQ(error_of([&] { mails[0]->post(filled(3, 1), 2, 0); }), "[comm] there is no rank 2 among 2");
-  EXPECT_EQ(error_of([&] { mails[0]->take(filled(3, 1), -1, 0); }), "[comm] there is no rank -1 among 2");
+TEST(ThreadTransport, WrongCallsSayWhatWasWanted) {
+  auto transports = thread_transports(2, 60);
+  transports[0]->send(filled(3, 1), 1, 4);
+  EXPECT_EQ(error_of([&] { transports[0]->send(filled(3, 1), 1, 4); }), "[comm] rank 0 sent tag 4 to rank 1 twice");
+  EXPECT_EQ(error_of([&] { transports[0]->send(filled(3, 1), 2, 0); }), "[comm] there is no rank 2 among 2");
+  EXPECT_EQ(error_of([&] { transports[0]->recv(filled(3, 1), -1, 0); }), "[comm] there is no rank -1 among 2");
   EXPECT_EQ(error_of([&] {
-              mails[0]->post(at::empty({4, 4}).t(), 1, 0);
+              transports[0]->send(at::empty({4, 4}).t(), 1, 0);
             }),
             "[comm] a message is a contiguous CPU tensor");
-  EXPECT_EQ(error_of([&] { thread_mails(0, 60); }), "[comm] a world has at least one rank, got 0");
+  EXPECT_EQ(error_of([&] { thread_transports(0, 60); }), "[comm] a world has at least one rank, got 0");
 }
 
-TEST(ThreadMail, AFailureEndsPendingAndLaterWaits) {
-  auto mails = thread_mails(3, 60);
-  auto pending_take = mails[1]->take(filled(1, 0), 0, 0), later_take = mails[2]->take(filled(1, 0), 0, 0);
-  auto pending_post = mails[1]->post(filled(1, 0), 0, 1);
+TEST(ThreadTransport, AFailureEndsPendingAndLaterWaits) {
+  auto transports = thread_transports(3, 60);
+  auto pending_take = transports[1]->recv(filled(1, 0), 0, 0), later_take = transports[2]->recv(filled(1, 0), 0, 0);
+  auto pending_post = transports[1]->send(filled(1, 0), 0, 1);
   auto expect_lost = [](auto&& wait) {
     try {
       wait();
@@ -144,22 +144,22 @@ TEST(ThreadMail, AFailureEndsPendingAndLaterWaits) {
   std::thread poster([&] { waiting.count_down(), expect_lost([&] { pending_post->wait(); }); });
   std::thread rester([&] {
     waiting.count_down();
-    expect_lost([&] { mails[0]->rest_until(Clock::now() + std::chrono::hours(1)); });
+    expect_lost([&] { transports[0]->sleep_until(Clock::now() + std::chrono::hours(1)); });
   });
   waiting.wait();
   std::this_thread::sleep_for(milliseconds(20));
-  mails[0]->fail(2, "its fan stopped");
-  mails[1]->fail(0, "the first call counts");
+  transports[0]->fail(2, "its fan stopped");
+  transports[1]->fail(0, "the first call counts");
   taker.join(), poster.join(), rester.join();
   expect_lost([&] { later_take->wait(); });
   expect_lost([&] { later_take->wait(); });
-  expect_lost([&] { mails[0]->post(filled(1, 0), 1, 7)->wait(); });
+  expect_lost([&] { transports[0]->send(filled(1, 0), 1, 7)->wait(); });
   EXPECT_TRUE(later_take->done()) << "a wait that throws at once is done";
   EXPECT_TRUE(pending_post->done());
 }
 
-TEST(ThreadMail, ATimeoutNamesTheRankThatIsLateAndEndsTheOthersWaitsToo) {
-  auto mails = thread_mails(3, 0.05);
+TEST(ThreadTransport, ATimeoutNamesTheRankThatIsLateAndEndsTheOthersWaitsToo) {
+  auto transports = thread_transports(3, 0.05);
   auto expect_timeout = [](Work& work) {
     try {
       work.wait();
@@ -170,45 +170,45 @@ TEST(ThreadMail, ATimeoutNamesTheRankThatIsLateAndEndsTheOthersWaitsToo) {
       EXPECT_STREQ(late.what(), "nothing came from rank 0 for 0.1 s");
     }
   };
-  auto take = mails[1]->take(filled(1, 0), 0, 0);
+  auto take = transports[1]->recv(filled(1, 0), 0, 0);
   expect_timeout(*take);
   expect_timeout(*take);
-  expect_timeout(*mails[1]->take(filled(1, 0), 2, 0));
-  expect_timeout(*mails[2]->post(filled(1, 0), 1, 0));
+  expect_timeout(*transports[1]->recv(filled(1, 0), 2, 0));
+  expect_timeout(*transports[2]->send(filled(1, 0), 1, 0));
 }
 
-TEST(ThreadMail, AMessageThatNobodyTakesIsATimeout) {
-  auto mails = thread_mails(2, 0.05);
+TEST(ThreadTransport, AMessageThatNobodyTakesIsATimeout) {
+  auto transports = thread_transports(2, 0.05);
   try {
-    mails[0]->post(filled(1, 0), 1, 0)->wait();
+    transports[0]->send(filled(1, 0), 1, 0)->wait();
     FAIL() << "did not throw";
   } catch (const Timeout& late) {
     EXPECT_EQ(late.rank, 1);
   }
 }
 
-TEST(ThreadMail, RestIsNotCountedAsWaiting) {
-  auto mails = thread_mails(3, 0.1);
+TEST(ThreadTransport, RestIsNotCountedAsWaiting) {
+  auto transports = thread_transports(3, 0.1);
   at::Tensor got = filled(1, 0);
   std::latch resting(1);
   std::thread sender([&] {
     resting.count_down();
-    mails[0]->rest_until(Clock::now() + milliseconds(400));
-    mails[0]->post(filled(1, 5), 1, 0)->wait();
+    transports[0]->sleep_until(Clock::now() + milliseconds(400));
+    transports[0]->send(filled(1, 5), 1, 0)->wait();
   });
   resting.wait();
   std::this_thread::sleep_for(milliseconds(10));
-  mails[1]->take(got, 0, 0)->wait();
+  transports[1]->recv(got, 0, 0)->wait();
   sender.join();
   EXPECT_EQ(got.item<uint8_t>(), 5);
 }
 
-TEST(ThreadMail, RestEndsWhenItsTimeHasCome) {
-  auto mails = thread_mails(1, 60);
+TEST(ThreadTransport, RestEndsWhenItsTimeHasCome) {
+  auto transports = thread_transports(1, 60);
   const auto start = Clock::now(), when = start + milliseconds(30);
-  mails[0]->rest_until(when);
+  transports[0]->sleep_until(when);
   EXPECT_GE(Clock::now(), when);
-  mails[0]->rest_until(start);
+  transports[0]->sleep_until(start);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_P(AnyCodec, SurvivesAnyBytesBehindAGoodHeader) {
     Message message(codec_->bytes(n));
     codec_->encode(value.data(), nullptr, n, {}, message.bytes());
     for (uint64_t i = 8; i < message.size; ++i)
-      if (mix({seed, i, 1}) % 50 == 0) message.bytes()[i] = static_cast<uint8_t>(mix({seed, i}));
+      if (hash64({seed, i, 1}) % 50 == 0) message.bytes()[i] = static_cast<uint8_t>(hash64({seed, i}));
     try {
       codec_->decode(message.bytes(), out.data(), n, {}, seed % 2 == 0);
     } catch (const c10::Error&) {  // refused is as good

@@ -49,7 +49,7 @@ TEST(AllReduce, StartsFromReplicaZerosWeights) {
   comm::run_world(3, [](comm::GroupPtr group) {
     const auto layout = two_piece_layout();
     at::Tensor x = on_pieces(layout, group->rank()), grad = at::zeros_like(x);
-    AllReduce strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), {}, x, grad);
+    AllReduce strategy(layout, {.sync = group}, plain_sgd(layout), {}, x, grad);
     EXPECT_TRUE(x.equal(on_pieces(layout, 0)));
   });
 }

@@ -13,7 +13,7 @@ namespace {
 template <class F>
 int64_t frozen_at(FreezeWatch watch, F&& sum) {
   for (int64_t t = 1; t < 20'000; ++t)
-    if (watch.due(t, {sum(t)})) return t;
+    if (watch.due(t, std::vector<double>{sum(t)})) return t;
   return -1;
 }
 
@@ -39,7 +39,8 @@ TEST(FreezeWatch, NeverFreezesWhileItGrowsOrFallsOrIsZero) {
 TEST(FreezeWatch, TensorsThatStillChangeHoldItUpHoweverSmallTheyAre) {
   for (double factor : {1.05, 0.95}) {
     FreezeWatch watch({.automatic = true}, 0.95, 0, 2);
-    for (int64_t t = 1; t < 500; ++t) ASSERT_FALSE(watch.due(t, {1000.0, 1e-9 * std::pow(factor, t)})) << t;
+    for (int64_t t = 1; t < 500; ++t)
+      ASSERT_FALSE(watch.due(t, std::vector<double>{1000.0, 1e-9 * std::pow(factor, t)})) << t;
   }
 }
 
@@ -50,12 +51,12 @@ TEST(FreezeWatch, AGivenStepIsTaken) {
 TEST(FreezeWatch, GoesOnFromItsState) {
   FreezeWatch straight({.automatic = true}, 0.95, 0, 1), resumed({.automatic = true}, 0.95, 0, 1);
   const auto sum = [](int64_t t) { return 1 - std::pow(0.95, t); };
-  for (int64_t t = 1; t <= 60; ++t) straight.due(t, {sum(t)});
+  for (int64_t t = 1; t <= 60; ++t) straight.due(t, std::vector<double>{sum(t)});
   State state;
   straight.put(state, "");
   resumed.get(state, "");
-  for (int64_t t = 61; t < 75; ++t) EXPECT_FALSE(resumed.due(t, {sum(t)}));
-  EXPECT_TRUE(resumed.due(75, {sum(75)}));
+  for (int64_t t = 61; t < 75; ++t) EXPECT_FALSE(resumed.due(t, std::vector<double>{sum(t)}));
+  EXPECT_TRUE(resumed.due(75, std::vector<double>{sum(75)}));
 }
 
 TEST(Freeze, IsANumberOrAuto) {

@@ -13,7 +13,7 @@ namespace thinwire::dp {
 namespace {
 
 constexpr const char* kNames[] = {"one_bit_adam", "one_bit_lamb", "zero_one_adam"};
-const std::vector<double> kRates(optim::kGroups, 0.02);
+const std::vector<double> kRates(2, 0.02);
 
 StrategyOptions frozen_after(const std::string& name, int64_t step) {
   auto options = preset(name);
@@ -31,8 +31,7 @@ struct Learner {
   StrategyPtr strategy;
 
   Learner(const StrategyOptions& options, comm::GroupPtr group, const optim::OptimOptions& optim, uint64_t seed)
-      : target(on_pieces(weights.layout(), seed)),
-        strategy(make_strategy(options, weights, {.sync = group, .sum_over_shards = {}}, optim)) {}
+      : target(on_pieces(weights.layout(), seed)), strategy(make_strategy(options, weights, {.sync = group}, optim)) {}
 
   void gradient() { weights.grad.copy_(weights.x).sub_(target); }
   void apply(int64_t t) {
@@ -157,10 +156,10 @@ TEST_P(OneBitStrategy, SendsOneBitPerNumberAfterTheFreeze) {
     options.zero_one.local_step_clipper = 1;
     Learner learner(options, group, {.clip = INFINITY}, 50 + group->rank());
     for (int64_t t = 1; t <= 5; ++t) learner.step(t);
-    const int64_t before = group->ledger().sent(comm::Kind::payload);
+    const int64_t before = group->ledger().sent(comm::TrafficKind::payload);
     learner.step(6);
-    const compress::Mean mean(group, compress::make_codec("one_bit"));
-    EXPECT_EQ(group->ledger().sent(comm::Kind::payload) - before, mean.bytes(learner.weights.x.numel()));
+    const compress::CompressedAllReduce mean(group, compress::make_codec("one_bit"));
+    EXPECT_EQ(group->ledger().sent(comm::TrafficKind::payload) - before, mean.bytes(learner.weights.x.numel()));
   });
 }
 
@@ -178,9 +177,9 @@ TEST(OneBit, ClippingAfterTheFreezeReducesOneNumber) {
   comm::run_world(2, [](comm::GroupPtr group) {
     Learner learner(frozen_after("one_bit_lamb", 2), group, {.clip = 0.5}, 50 + group->rank());
     for (int64_t t = 1; t <= 3; ++t) learner.step(t);
-    const int64_t before = group->ledger().sent(comm::Kind::control);
+    const int64_t before = group->ledger().sent(comm::TrafficKind::control);
     learner.step(4);
-    EXPECT_EQ(group->ledger().sent(comm::Kind::control) - before, 8);
+    EXPECT_EQ(group->ledger().sent(comm::TrafficKind::control) - before, 8);
   });
 }
 

@@ -291,7 +291,7 @@ TEST(Periodic, OptionsThatContradictEachOtherAreRefused) {
     try {
       comm::run_world(1, [&](comm::GroupPtr group) {
         const auto layout = two_piece_layout();
-        Periodic(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), options, on_pieces(layout, 1));
+        Periodic(layout, {.sync = group}, plain_sgd(layout), options, on_pieces(layout, 1));
       });
     } catch (const std::exception& error) {
       return one_line(error);

@@ -32,7 +32,8 @@ inline optim::Layout two_piece_layout() { return optim::make_layout({{at::zeros(
 inline at::Tensor on_pieces(const optim::Layout& layout, uint64_t seed) {
   at::Tensor x = at::zeros({layout.numel}, at::kFloat);
   for (const auto& piece : layout.pieces)
-    x.narrow(0, piece.at, piece.numel).copy_(random_vector(piece.numel, mix({seed, static_cast<uint64_t>(piece.at)})));
+    x.narrow(0, piece.at, piece.numel)
+        .copy_(random_vector(piece.numel, hash64({seed, static_cast<uint64_t>(piece.at)})));
   return x;
 }
 
@@ -52,7 +53,7 @@ struct Replica {
 
   Replica(const StrategyOptions& options, comm::GroupPtr group, optim::RulePtr rule, uint64_t target_seed)
       : x(on_pieces(layout, 7)), grad(at::zeros_like(x)), target(on_pieces(layout, target_seed)) {
-    Ranks ranks{.sync = group, .sum_over_shards = {}};
+    Groups ranks{.sync = group};
     if (options.name == "all_reduce")
       strategy = std::make_unique<AllReduce>(layout, ranks, std::move(rule), options.all_reduce, x, grad);
     else
@@ -61,7 +62,7 @@ struct Replica {
 
   void step(int64_t t, double lr, double lr_of_vectors) {
     grad.copy_(x).sub_(target).mul_(curvature);
-    const double rates[optim::kGroups] = {lr, lr_of_vectors};
+    const std::vector<double> rates = {lr, lr_of_vectors};
     strategy->step({.x = x, .next = x, .grad = grad, .lr = rates, .t = t});
   }
   void step(int64_t t, double lr) { step(t, lr, lr); }

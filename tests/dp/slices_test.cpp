@@ -26,11 +26,12 @@ struct Learner {
   at::Tensor x, grad, target;
   Slices strategy;
 
-  Learner(const SlicesOptions& options, const comm::GroupPtr& group, int64_t planned, optim::RulePtr rule)
+  Learner(const SlicesOptions& options, const comm::GroupPtr& group, int64_t planned, optim::RulePtr rule,
+          StalenessProbePtr probe = {})
       : x(on_pieces(layout, 7)),
         grad(at::zeros_like(x)),
         target(on_pieces(layout, 100 + group->rank())),
-        strategy(layout, {.sync = group, .sum_over_shards = {}}, std::move(rule), options, x, planned) {}
+        strategy(layout, {.sync = group, .probe = std::move(probe)}, std::move(rule), options, x, planned) {}
 
   static double lr(int64_t t) { return 0.1 / (1 + 0.05 * static_cast<double>(t)); }
   void step(int64_t t) {
@@ -226,7 +227,7 @@ std::vector<at::Tensor> periodic(const PeriodicOptions& options, double lr, int6
   comm::run_world(3, [&](comm::GroupPtr group) {
     const auto layout = several_blocks();
     at::Tensor x = on_pieces(layout, 7), grad = at::zeros_like(x), target = on_pieces(layout, 100 + group->rank());
-    Periodic strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), options, x);
+    Periodic strategy(layout, {.sync = group}, plain_sgd(layout), options, x);
     for (int64_t t = 1; t <= steps; ++t) {
       grad.copy_(x).sub_(target);
       const double rate = lr > 0 ? lr : Learner::lr(t);
@@ -305,7 +306,7 @@ std::vector<double> drifts(SlicesOptions options, int64_t steps, double spread =
   comm::run_world(4, [&](comm::GroupPtr group) {
     const auto layout = optim::make_layout({{at::zeros({1})}});
     at::Tensor x = at::zeros({layout.numel}), grad = at::zeros_like(x);
-    Slices strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), options, x, 0);
+    Slices strategy(layout, {.sync = group}, plain_sgd(layout), options, x, 0);
     x[0] = spread * group->rank();
     grad[0] = -1;
     for (int64_t t = 1; t <= steps; ++t)
@@ -339,9 +340,10 @@ TEST(Slices, TheExpectedDriftForgetsMoreSlowlyWithTime) {
 std::optional<double> prediction_error(const SlicesOptions& options) {
   std::optional<double> error;
   comm::run_world(3, [&](comm::GroupPtr group) {
-    Learner learner(options, group, 0, plain_sgd(several_blocks()));
-    for (int64_t t = 1; t <= 20; ++t) learner.strategy.watch(t == 20), learner.step(t);
-    const auto found = learner.strategy.prediction_error();
+    auto probe = std::make_shared<StalenessProbe>(group, optim::OverShards());
+    Learner learner(options, group, 0, plain_sgd(several_blocks()), probe);
+    for (int64_t t = 1; t <= 20; ++t) probe->watch(t == 20), learner.step(t);
+    const auto found = probe->error();
     if (group->rank() == 0) error = found;
   });
   return error;
@@ -427,7 +429,7 @@ TEST(Slices, DripSendsAThirtyFirstOfAnEighthOfWhatAllReduceSends) {
   comm::run_world(4, [](comm::GroupPtr group) {
     const auto layout = optim::make_layout({{at::zeros({1024, 1024})}});
     at::Tensor x = at::zeros({layout.numel}), grad = at::ones({layout.numel});
-    Slices strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), preset("drip").slices, x, 0);
+    Slices strategy(layout, {.sync = group}, plain_sgd(layout), preset("drip").slices, x, 0);
     const int64_t before = group->ledger().sent();
     for (int64_t t = 1; t <= 8; ++t)
       strategy.step({.x = x, .next = x, .grad = grad, .lr = std::array{1e-3, 1e-3}, .t = t});
@@ -479,8 +481,7 @@ TEST(Slices, AWeightThatIsNotFiniteIsNamed) {
     auto layout = several_blocks();
     layout.names = {"first.matrix", "first.bias", "second.matrix", "second.bias"};
     at::Tensor x = on_pieces(layout, 7), grad = at::zeros_like(x);
-    Slices strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout),
-                    {.slices = 1, .codec = {"one_bit"}}, x, 0);
+    Slices strategy(layout, {.sync = group}, plain_sgd(layout), {.slices = 1, .codec = {"one_bit"}}, x, 0);
     x[layout.pieces[2].at + 1234] = NAN;
     const auto error = error_of([&] {
       strategy.step({.x = x, .next = x, .grad = grad, .lr = std::array{1e-3, 1e-3}, .t = 1});

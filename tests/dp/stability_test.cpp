@@ -17,7 +17,7 @@ double error_after(const PeriodicOptions& options, double a, int rounds = 6000) 
     const auto layout = optim::make_layout({{at::zeros({1})}});
     at::Tensor x = at::zeros({layout.numel}, at::kFloat), grad = at::zeros_like(x);
     x[0] = 1;
-    Periodic strategy(layout, {.sync = group, .sum_over_shards = {}}, plain_sgd(layout), options, x);
+    Periodic strategy(layout, {.sync = group}, plain_sgd(layout), options, x);
     const double lr[] = {a, a};
     for (int t = 1; t <= rounds; ++t) {
       grad.copy_(x);

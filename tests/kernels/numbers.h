@@ -22,7 +22,7 @@ inline at::Tensor awkward(int64_t n) {
   constexpr float kinds[] = {0.0f, -0.0f, 1e-40f, -1e-45f, 1e-30f, -3e38f, 3.4e38f, 1.0f};
   float* p = x.mutable_data_ptr<float>();
   for (int64_t i = 0; i < n; ++i)
-    if (mix({7, static_cast<uint64_t>(i)}) % 3 == 0) p[i] = kinds[mix({8, static_cast<uint64_t>(i)}) % 8];
+    if (hash64({7, static_cast<uint64_t>(i)}) % 3 == 0) p[i] = kinds[hash64({8, static_cast<uint64_t>(i)}) % 8];
   return x;
 }
 

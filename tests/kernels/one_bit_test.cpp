@@ -51,7 +51,8 @@ void plain_decode(float* out, int64_t n, const int32_t* filled, const Sent& sent
 std::vector<int32_t> some_filled(int64_t n) {
   std::vector<int32_t> filled;
   for (int64_t at = 0; at < n; at += 1024)
-    filled.push_back(static_cast<int32_t>(mix({9, static_cast<uint64_t>(at)}) % (std::min<int64_t>(1024, n - at) + 1)));
+    filled.push_back(
+        static_cast<int32_t>(hash64({9, static_cast<uint64_t>(at)}) % (std::min<int64_t>(1024, n - at) + 1)));
   return filled;
 }
 

@@ -48,7 +48,7 @@ double plain(const OuterBuffers& b, int64_t n, const OuterStep& s) {
       moved[i] = s.nesterov ? s.rate * (s.beta * v + a) : s.rate * v;
       b.z[i] = z + moved[i];
     }
-    if (!s.turn) {
+    if (!s.launch) {
       b.x[i] = b.z[i];
       continue;
     }
@@ -67,7 +67,7 @@ void for_all_flags(F&& f) {
     SCOPED_TRACE(testing::Message() << "apply " << (flags & 1) << " turn " << (flags >> 1 & 1) << " nesterov "
                                     << (flags >> 2 & 1) << " v " << (flags >> 3 & 1) << " start " << (flags >> 4));
     const OuterStep step{.apply = (flags & 1) != 0,
-                         .turn = (flags & 2) != 0,
+                         .launch = (flags & 2) != 0,
                          .nesterov = (flags & 4) != 0,
                          .decay = 0.7f,
                          .scale = 0.6f,

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "thinwire/base/later.h"
+#include "thinwire/base/deferred_work.h"
 #include "thinwire/base/random.h"
 
 namespace thinwire::models {
@@ -30,7 +30,7 @@ Pass pass(F&& linear) {
 
 TEST(Linear, WhoseWeightGradientIsPutOffGivesTheSameBits) {
   const Pass plain = pass([](const auto& x, const auto& w) { return at::linear(x, w); });
-  Later later;
+  DeferredWork later;
   const Pass put_off = pass(linear);
   EXPECT_TRUE(put_off.output.equal(plain.output));
   EXPECT_TRUE(put_off.input_grad.equal(plain.input_grad));
@@ -46,16 +46,16 @@ TEST(Linear, PutsNothingOffUnlessAsked) {
   EXPECT_TRUE(pass(linear).weight_grad.equal(plain.weight_grad));
 }
 
-TEST(Later, KeepsWhatIsPutOffWhileItIsOpenAndOnlyOnItsThread) {
+TEST(DeferredWork, KeepsWhatIsPutOffWhileItIsOpenAndOnlyOnItsThread) {
   int done = 0;
-  do_later([&] { ++done; });
+  defer([&] { ++done; });
   EXPECT_EQ(done, 1);
   {
-    Later outer;
-    do_later([&] { ++done; });
+    DeferredWork outer;
+    defer([&] { ++done; });
     {
-      Later inner;
-      do_later([&] { ++done; });
+      DeferredWork inner;
+      defer([&] { ++done; });
       EXPECT_EQ(inner.take().size(), 1);
     }
     EXPECT_EQ(done, 1);
@@ -63,7 +63,7 @@ TEST(Later, KeepsWhatIsPutOffWhileItIsOpenAndOnlyOnItsThread) {
     EXPECT_EQ(done, 2) << "the inner one's was dropped with it";
     EXPECT_TRUE(outer.take().empty());
   }
-  EXPECT_FALSE(Later::is_open());
+  EXPECT_FALSE(DeferredWork::is_open());
 }
 
 }  // namespace

@@ -74,10 +74,10 @@ TEST(OptimCatalog, AnInfiniteClipChangesNoGradient) {
   }
 }
 
-TEST(OptimCatalog, TheSumOverShardsReachesClip) {
+TEST(OptimCatalog, TheSumOverTheReplicaReachesClip) {
   const Layout layout = make_layout({{at::empty({1024})}});
   const at::Tensor x = at::zeros({1024}), grad = at::ones({1024});
-  const RulePtr rule = make_rule({}, layout, [](double squares) { return 4 * squares; });  // norm 64
+  const RulePtr rule = make_rule({}, layout, [](at::Tensor squares, Over) { squares.mul_(4); });  // norm 64
   rule->apply({.x = x, .next = x, .grad = grad, .lr = std::array{0.1, 0.1}, .t = 1});
   EXPECT_TRUE(at::allclose(grad, at::full({1024}, 1.0 / 64)));
 }

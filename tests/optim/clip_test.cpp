@@ -4,6 +4,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -29,11 +30,11 @@ struct Witness final : Rule {
   void load(const State& state) override { loaded = get_double(state, "answer"); }
 };
 
-at::Tensor clipped(at::Tensor grad, double norm, SumOverShards sum_over_shards = {}) {
+at::Tensor clipped(at::Tensor grad, double norm, OverShards over_replica = {}, at::Tensor known = {}) {
   auto rule = std::make_unique<Witness>();
   const Witness& witness = *rule;
-  Clip clip(std::move(rule), norm, std::move(sum_over_shards));
-  clip.apply({.x = grad, .next = grad, .grad = grad, .lr = {}, .t = 1});
+  Clip clip(std::move(rule), {}, norm, std::move(over_replica));
+  clip.apply({.x = grad, .next = grad, .grad = grad, .lr = {}, .t = 1, .grad_squares = known});
   return witness.seen;
 }
 
@@ -59,11 +60,33 @@ TEST(Clip, TheNormIsSummedInFp64) {
   EXPECT_TRUE(at::equal(clipped(grad.clone(), 4200), grad * (4200 / (norm + 1e-6f))));
 }
 
-TEST(Clip, TheNormIsThatOfAllShards) {
+TEST(Clip, TheNormIsThatOfTheWholeReplica) {
   double asked = 0;
-  const auto with_others = [&](double squares) { return asked = squares, squares + 75; };  // norm 10 in all
+  const auto with_others = [&](at::Tensor squares, Over how) {  // norm 10 in all
+    EXPECT_EQ(how, Over::sum);
+    asked = squares.item<double>(), squares.add_(75);
+  };
   EXPECT_TRUE(at::allclose(clipped(three_four(), 1, with_others), three_four().div_(10), 1e-6));
   EXPECT_EQ(asked, 25);
+}
+
+TEST(Clip, ANormThatIsKnownIsNotComputedAgain) {
+  const auto never = [](at::Tensor, Over) { FAIL() << "the norm was there already"; };
+  const at::Tensor known = at::scalar_tensor(100.0, at::kDouble);
+  EXPECT_TRUE(at::allclose(clipped(three_four(), 1, never, known), three_four().div_(10), 1e-6));
+}
+
+TEST(Clip, WhatAnotherRankHoldsTooIsCountedOnce) {
+  Layout layout = make_layout({{at::empty({2})}, {at::empty({3})}});
+  layout.pieces[1].duplicate = true;
+  at::Tensor grad = at::zeros({layout.numel});
+  grad.narrow(0, 0, 2).fill_(3), grad.narrow(0, layout.pieces[1].at, 3).fill_(100);
+  EXPECT_EQ(sum_squares(layout, grad), 18);
+  auto rule = std::make_unique<Witness>();
+  const Witness& witness = *rule;
+  Clip clip(std::move(rule), layout, 5);
+  clip.apply({.x = grad, .next = grad, .grad = grad, .lr = {}, .t = 1});
+  EXPECT_EQ(witness.seen[0].item<float>(), 3) << "a norm of 4.24 is below 5";
 }
 
 TEST(Clip, ANanIsPassedOn) {
@@ -74,16 +97,16 @@ TEST(Clip, ANanIsPassedOn) {
 TEST(Clip, ItsStateIsTheInnerRules) {
   auto rule = std::make_unique<Witness>();
   const Witness& witness = *rule;
-  Clip clip(std::move(rule), 1);
+  Clip clip(std::move(rule), {}, 1);
   EXPECT_EQ(clip.state().size(), 1u);
   clip.load(clip.state());
   EXPECT_EQ(witness.loaded, 42);
 }
 
 TEST(Clip, ANormThatIsNotAboveZeroIsAnError) {
-  for (double norm : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) EXPECT_ANY_THROW(Clip(nullptr, norm));
+  for (double norm : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) EXPECT_ANY_THROW(Clip(nullptr, {}, norm));
   try {
-    Clip(nullptr, -1);
+    Clip(nullptr, {}, -1);
   } catch (const std::exception& error) {
     EXPECT_EQ(one_line(error), "[optim.clip] the norm must be above 0, got -1");
   }

@@ -28,7 +28,8 @@ TEST(Layout, PiecesLieOneAfterTheOtherWithinAUnit) {
     EXPECT_EQ(layout.pieces[i].tensor, known[i].tensor) << i;
     EXPECT_EQ(layout.pieces[i].group, known[i].group) << i;
   }
-  EXPECT_EQ(layout.first_block, 0);
+  EXPECT_EQ(layout.ranges, (std::vector<BlockRange>{{.first = 0, .count = 6}}));
+  EXPECT_EQ(layout.tensors, 6);
   EXPECT_EQ(layout.numel, 6 * kBlock);
 }
 

@@ -15,7 +15,7 @@ Schedule any(const std::string& name, int P, int64_t M, int64_t hop = 1) {
 
 // The same on every stage; W as long as F.
 Cost costs(double forward, double backward, double update = 0) {
-  return [=](int, Act act) { return act == Act::update ? update : act == Act::backward ? backward : forward; };
+  return [=](int, OpKind act) { return act == OpKind::update ? update : act == OpKind::backward ? backward : forward; };
 }
 
 Chart whole_run(const std::string& name, int P, int64_t M_or_N, double backward = 1) {
@@ -23,7 +23,7 @@ Chart whole_run(const std::string& name, int P, int64_t M_or_N, double backward 
   return simulate(any(name, P, M_or_N), async ? M_or_N : 1, costs(1, backward), 0);
 }
 
-const Block& block_of(const Chart& chart, int stage, Act act, int64_t batch) {
+const Block& block_of(const Chart& chart, int stage, OpKind act, int64_t batch) {
   return *std::ranges::find_if(chart.stages.at(stage),
                                [&](const Block& block) { return block.act == act && block.batch == batch; });
 }
@@ -36,7 +36,7 @@ TEST(Chart, WithoutBlocksIsEmpty) {
 }
 
 TEST(Chart, CountsAsBubblesWhatNoStageFilled) {
-  const Chart chart{{{{Act::forward, 0, 10, 12}}, {{Act::forward, 0, 12, 13}, {Act::backward, 0, 13, 14}}}};
+  const Chart chart{{{{OpKind::forward, 0, 10, 12}}, {{OpKind::forward, 0, 12, 13}, {OpKind::backward, 0, 13, 14}}}};
   EXPECT_EQ(chart.begin(), 10);
   EXPECT_EQ(chart.end(), 14);
   EXPECT_DOUBLE_EQ(chart.bubbles(), 0.5);
@@ -44,8 +44,8 @@ TEST(Chart, CountsAsBubblesWhatNoStageFilled) {
 
 TEST(Chart, APartOfItCutsBlocksOff) {
   const Chart chart{
-      {{{Act::forward, 0, 0, 2}, {Act::update, 0, 2, 2}, {Act::forward, 1, 2, 4}, {Act::forward, 2, 4, 6}},
-       {{Act::forward, 0, 6, 8}}}};
+      {{{OpKind::forward, 0, 0, 2}, {OpKind::update, 0, 2, 2}, {OpKind::forward, 1, 2, 4}, {OpKind::forward, 2, 4, 6}},
+       {{OpKind::forward, 0, 6, 8}}}};
   const Chart part = chart.between(1, 3);
   ASSERT_EQ(part.stages.size(), 2u);
   ASSERT_EQ(part.stages[0].size(), 3u) << "what takes no time is still in it";
@@ -58,14 +58,14 @@ TEST(Chart, APartOfItCutsBlocksOff) {
 
 TEST(Simulate, AStageWaitsForItsNeighboursAndForTheWire) {
   const Chart chart = simulate(make_schedule("gpipe", 2, 2, 1), 1, costs(1, 2, 0.5), 10);
-  EXPECT_EQ(block_of(chart, 0, Act::forward, 1).begin, 1);
-  EXPECT_EQ(block_of(chart, 1, Act::forward, 0).begin, 11) << "one second and the wire";
-  EXPECT_EQ(block_of(chart, 1, Act::forward, 1).begin, 12) << "its own wire time passed meanwhile";
-  EXPECT_EQ(block_of(chart, 1, Act::backward, 0).begin, 13) << "the last stage needs only its own forward";
-  EXPECT_EQ(block_of(chart, 0, Act::backward, 0).begin, 25);
-  EXPECT_EQ(block_of(chart, 0, Act::backward, 1).begin, 27);
-  EXPECT_EQ(block_of(chart, 0, Act::update, 0).begin, 29);
-  EXPECT_EQ(block_of(chart, 1, Act::update, 0).end, 17.5) << "an update waits for nobody";
+  EXPECT_EQ(block_of(chart, 0, OpKind::forward, 1).begin, 1);
+  EXPECT_EQ(block_of(chart, 1, OpKind::forward, 0).begin, 11) << "one second and the wire";
+  EXPECT_EQ(block_of(chart, 1, OpKind::forward, 1).begin, 12) << "its own wire time passed meanwhile";
+  EXPECT_EQ(block_of(chart, 1, OpKind::backward, 0).begin, 13) << "the last stage needs only its own forward";
+  EXPECT_EQ(block_of(chart, 0, OpKind::backward, 0).begin, 25);
+  EXPECT_EQ(block_of(chart, 0, OpKind::backward, 1).begin, 27);
+  EXPECT_EQ(block_of(chart, 0, OpKind::update, 0).begin, 29);
+  EXPECT_EQ(block_of(chart, 1, OpKind::update, 0).end, 17.5) << "an update waits for nobody";
   EXPECT_EQ(chart.end(), 29.5);
 }
 
@@ -90,11 +90,13 @@ TEST(Simulate, NoStageStartsBeforeWhatItNeedsIsThere) {
   for (const auto& name : schedule_names()) {
     const auto s = any(name, 4, 6, 2);
     const Chart chart = simulate(
-        s, 3, [](int stage, Act act) { return act == Act::backward ? 2.0 : 1 + stage; }, transfer);
+        s, 3, [](int stage, OpKind act) { return act == OpKind::backward ? 2.0 : 1 + stage; }, transfer);
     for (int j = 1; j < s.stages; ++j)
       for (int64_t b = 0; b < 3 * s.microbatches; ++b) {
-        EXPECT_GE(block_of(chart, j, Act::forward, b).begin, block_of(chart, j - 1, Act::forward, b).end + transfer);
-        EXPECT_GE(block_of(chart, j - 1, Act::backward, b).begin, block_of(chart, j, Act::backward, b).end + transfer);
+        EXPECT_GE(block_of(chart, j, OpKind::forward, b).begin,
+                  block_of(chart, j - 1, OpKind::forward, b).end + transfer);
+        EXPECT_GE(block_of(chart, j - 1, OpKind::backward, b).begin,
+                  block_of(chart, j, OpKind::backward, b).end + transfer);
       }
   }
 }
@@ -131,8 +133,8 @@ TEST(Bubbles, OfAnAsynchronousRunAreNoneBetweenFillAndDrain) {
   for (int P : {1, 2, 4, 8}) {
     const int64_t N = 50;
     const Chart run = whole_run("async_1f1b", P, N);
-    const double filled = block_of(run, 0, Act::backward, 0).begin;
-    const double draining = block_of(run, 0, Act::backward, N - P).end;  // with F(N-1) before it
+    const double filled = block_of(run, 0, OpKind::backward, 0).begin;
+    const double draining = block_of(run, 0, OpKind::backward, N - P).end;  // with F(N-1) before it
     EXPECT_EQ(filled, 2 * P - 1);
     EXPECT_EQ(draining, 2 * N);
     const Chart middle = run.between(filled, draining);
@@ -142,10 +144,10 @@ TEST(Bubbles, OfAnAsynchronousRunAreNoneBetweenFillAndDrain) {
 }
 
 TEST(Bubbles, AreTheSameWithTheLastForwardInsideItsBackward) {
-  const Cost inside = [](int stage, Act act) {
-    if (act == Act::update) return 0.0;
-    if (stage == 3) return act == Act::backward ? 3.0 : 0.0;
-    return act == Act::backward ? 2.0 : 1.0;
+  const Cost inside = [](int stage, OpKind act) {
+    if (act == OpKind::update) return 0.0;
+    if (stage == 3) return act == OpKind::backward ? 3.0 : 0.0;
+    return act == OpKind::backward ? 2.0 : 1.0;
   };
   for (const std::string name : {"1f1b", "async_1f1b"})
     EXPECT_NEAR(simulate(any(name, 4, 6), 4, inside, 0).bubbles(),
@@ -227,14 +229,15 @@ TEST(Text, OfAnAsynchronousRun) {
 }
 
 TEST(Text, DrawsUpdatesThatTakeTimeAndStartsWhereTheChartStarts) {
-  const Chart chart{{{{Act::forward, 9, 100, 101}, {Act::backward, 19, 101, 103}, {Act::update, 0, 103, 104}}}};
+  const Chart chart{
+      {{{OpKind::forward, 9, 100, 101}, {OpKind::backward, 19, 101, 103}, {OpKind::update, 0, 103, 104}}}};
   EXPECT_EQ(to_text(chart),
             "0-9 forward (last digit)  a-j its backward  | update  . idle 0.0 %  1 column = 1\n"
             "stage 0  9jj|  100 %\n");
 }
 
 TEST(Text, DividesTheShortestBlockIfAllBlocksThenFallOnColumns) {
-  const Chart chart{{{{Act::forward, 0, 0, 0.02}, {Act::backward, 0, 0.02, 0.05}}}};
+  const Chart chart{{{{OpKind::forward, 0, 0, 0.02}, {OpKind::backward, 0, 0.02, 0.05}}}};
   EXPECT_EQ(to_text(chart),
             "0-9 forward (last digit)  a-j its backward  . idle 0.0 %  1 column = 0.01\n"
             "stage 0  00aaa  100 %\n");
@@ -247,11 +250,11 @@ TEST(Text, ShowsWhatTakesMostOfAColumnWhereColumnsAreFew) {
 }
 
 TEST(Text, LosesNoBlockWhereTheShortestFitsAColumn) {
-  const Chart chart{{{{Act::forward, 0, 0, 1},
-                      {Act::forward, 1, 1.37, 2.37},
-                      {Act::forward, 2, 2.9, 4.23},
-                      {Act::forward, 3, 4.23, 5.23},
-                      {Act::forward, 4, 5.73, 6.73}}}};
+  const Chart chart{{{{OpKind::forward, 0, 0, 1},
+                      {OpKind::forward, 1, 1.37, 2.37},
+                      {OpKind::forward, 2, 2.9, 4.23},
+                      {OpKind::forward, 3, 4.23, 5.23},
+                      {OpKind::forward, 4, 5.73, 6.73}}}};
   const std::string row = to_text(chart).substr(to_text(chart).find("stage 0  ") + 9);
   for (char mark : std::string("01234")) EXPECT_NE(row.find(mark), std::string::npos) << row;
 }

@@ -8,9 +8,9 @@
 #include "thinwire/base/random.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 #include "thinwire/pipeline/stage.h"
-#include "thinwire/train/body.h"
+#include "thinwire/train/stage_module.h"
 
 namespace thinwire::pipeline {
 
@@ -33,7 +33,7 @@ inline std::shared_ptr<models::Model> make_model(bool tied = false) {
       {.name = "gpt", .layers = 3, .width = kWidth, .heads = 2, .context = kContext, .tied = tied}, kVocabulary, 7);
 }
 
-inline Rows rows_of(int64_t t, int replica) {
+inline Batch batch_of(int64_t t, int replica) {
   const auto draw = [&](const char* what) {
     return at::randint(kVocabulary, {kRows, kContext}, generator(5, what, static_cast<uint64_t>(100 * t + replica)),
                        at::TensorOptions(at::kLong));
@@ -68,9 +68,9 @@ struct Mesh {
   int replica, stage;
   comm::GroupPtr along, across;
 };
-inline Mesh mesh_of(const std::shared_ptr<comm::MailGroup>& bare, const Case& c) {
+inline Mesh mesh_of(const std::shared_ptr<comm::TransportGroup>& bare, const Case& c) {
   const int stage = bare->rank() % c.stages, replica = bare->rank() / c.stages;
-  auto over = [&] { return bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), c.link)); };
+  auto over = [&] { return bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), c.link)); };
   auto along = over()->split(replica, stage);
   return {replica, stage, along, over()->split(stage, replica)};
 }
@@ -79,16 +79,16 @@ inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
   const auto make_strategy = [&](int stage) {
     return [&, stage](const optim::Flat& weights) {
       const auto sync = mesh.across->split(0, mesh.replica);
-      return dp::make_strategy(c.strategy, weights, {.sync = sync, .sum_over_shards = {}}, optim_of(c, stage), c.steps);
+      return dp::make_strategy(c.strategy, weights, {.sync = sync}, optim_of(c, stage), c.steps);
     };
   };
   return std::make_unique<Stage>(
-      train::body_of(make_model(c.tied), units_of(mesh.stage, c.stages), schedule_of(c).asynchronous()),
+      train::stage_module_of(make_model(c.tied), units_of(mesh.stage, c.stages), schedule_of(c).asynchronous()),
       StageOptions{.schedule = schedule_of(c),
                    .steps = c.steps,
                    .stash = c.stash,
-                   .parcel = {{kRows / c.microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
-      mesh.along, [replica = mesh.replica](int64_t t) { return rows_of(t, replica); }, make_strategy(mesh.stage),
+                   .activation = {{kRows / c.microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
+      mesh.along, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); }, make_strategy(mesh.stage),
       make_strategy(0));
 }
 
@@ -97,7 +97,7 @@ inline Outcome pipeline(const Case& c) {
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
   out.tied.resize(c.replicas);
   out.finished_tied.assign(c.replicas, std::vector<at::Tensor>(2));
-  comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::MailGroup> bare) {
+  comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::TransportGroup> bare) {
     const Mesh mesh = mesh_of(bare, c);
     auto stage = make_stage(c, mesh);
     for (int64_t t = 1; t <= c.steps; ++t) {
@@ -118,26 +118,26 @@ inline Outcome oracle(const Case& c) {
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
   out.tied.resize(c.replicas);
   const Schedule schedule = schedule_of(c);
-  comm::run_world(c.replicas, [&](std::shared_ptr<comm::MailGroup> bare) {
+  comm::run_world(c.replicas, [&](std::shared_ptr<comm::TransportGroup> bare) {
     const auto model = make_model(c.tied);
     struct Part {
-      Body body;
+      StageModule body;
       std::unique_ptr<optim::Flat> weights;
       dp::StrategyPtr strategy;
       std::vector<at::Tensor> versions;
     };
-    auto part_of = [&](Body body, int stage) {
+    auto part_of = [&](StageModule body, int stage) {
       Part part;
       part.body = std::move(body);
       part.weights = std::make_unique<optim::Flat>(part.body.parameters, part.body.labels, c.dtype);
-      part.strategy =
-          dp::make_strategy(c.strategy, *part.weights, {.sync = bare->split(0, bare->rank()), .sum_over_shards = {}},
-                            optim_of(c, stage), c.steps);
+      part.strategy = dp::make_strategy(c.strategy, *part.weights, {.sync = bare->split(0, bare->rank())},
+                                        optim_of(c, stage), c.steps);
       part.versions.push_back(part.weights->x.clone());
       return part;
     };
     std::vector<Part> parts;  // the stages, and after them a tied matrix
-    for (int j = 0; j < c.stages; ++j) parts.push_back(part_of(train::body_of(model, units_of(j, c.stages), true), j));
+    for (int j = 0; j < c.stages; ++j)
+      parts.push_back(part_of(train::stage_module_of(model, units_of(j, c.stages), true), j));
     const bool tied = parts[0].body.tied.defined();
     if (tied) parts.push_back(part_of({.parameters = {{model->tied}}, .forward = {}}, 0));
     // Minibatch b finds the tied matrix as the first stage's weights are, at both ends.
@@ -145,7 +145,7 @@ inline Outcome oracle(const Case& c) {
       if (tied) parts.back().weights->bind(parts.back().versions[version]);
     };
     for (int64_t t = 1; t <= c.steps; ++t) {
-      const Rows all = rows_of(t, bare->rank());
+      const Batch all = batch_of(t, bare->rank());
       double step_loss = 0;
       for (auto& part : parts) part.weights->zero_grad();
       for (int64_t m = 0; m < c.microbatches; ++m) {
@@ -195,7 +195,7 @@ inline Outcome oracle(const Case& c) {
         if (!c.stash)
           lr /= std::pow(std::max<double>(1, static_cast<double>(schedule.warmup[j % c.stages])),
                          1 - static_cast<double>(t) / 7000);
-        const double rates[optim::kGroups] = {lr, lr};
+        const std::vector<double> rates = {lr, lr};
         versions.push_back(versions.back().clone());
         for (size_t p = 0; p < weights->layout().pieces.size(); ++p) weights->grad_ready(static_cast<int>(p));
         strategy->step({.x = versions.back(), .next = versions.back(), .grad = weights->grad, .lr = rates, .t = t});

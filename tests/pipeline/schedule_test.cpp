@@ -66,7 +66,7 @@ TEST(Schedule, ZeroBubbleWithoutItsWeightsIsOneForwardOneBackward) {
     for (int64_t M = 1; M <= 7; ++M)
       for (int j = 0; j < P; ++j) {
         auto ops = make_schedule("zero_bubble_h1", P, M, 1).ops(j, 2, 3);
-        std::erase_if(ops, [](const Op& op) { return op.act == Act::weights; });
+        std::erase_if(ops, [](const Op& op) { return op.act == OpKind::weights; });
         EXPECT_EQ(ops, make_schedule("1f1b", P, M, 1).ops(j, 2, 3));
       }
 }
@@ -98,21 +98,21 @@ TEST(Schedule, EveryMicrobatchGoesForwardThenBackwardOnceAndEveryStepEndsWithIts
         for (int64_t steps : {1, 2, 9}) {
           const auto s = any(name, P, M, 2);
           for (int j = 0; j < P; ++j) {
-            std::map<Act, std::vector<int64_t>> seen;
+            std::map<OpKind, std::vector<int64_t>> seen;
             for (int64_t step = 0; step < steps; ++step) {
               for (const Op& op : s.ops(j, step, steps)) {
                 seen[op.act].push_back(op.batch);
-                EXPECT_LE(seen[Act::backward].size(), seen[Act::forward].size());
-                EXPECT_LE(seen[Act::weights].size(), seen[Act::backward].size());
+                EXPECT_LE(seen[OpKind::backward].size(), seen[OpKind::forward].size());
+                EXPECT_LE(seen[OpKind::weights].size(), seen[OpKind::backward].size());
               }
-              EXPECT_EQ(s.ops(j, step, steps).back(), (Op{Act::update, step}));
+              EXPECT_EQ(s.ops(j, step, steps).back(), (Op{OpKind::update, step}));
             }
             std::vector<int64_t> all(steps * s.microbatches);
             for (size_t b = 0; b < all.size(); ++b) all[b] = static_cast<int64_t>(b);
-            EXPECT_EQ(seen[Act::forward], all) << "in increasing order";
-            EXPECT_EQ(seen[Act::backward], all) << "in increasing order";
-            EXPECT_EQ(seen[Act::weights], name == "zero_bubble_h1" ? all : std::vector<int64_t>{});
-            EXPECT_EQ(static_cast<int64_t>(seen[Act::update].size()), steps);
+            EXPECT_EQ(seen[OpKind::forward], all) << "in increasing order";
+            EXPECT_EQ(seen[OpKind::backward], all) << "in increasing order";
+            EXPECT_EQ(seen[OpKind::weights], name == "zero_bubble_h1" ? all : std::vector<int64_t>{});
+            EXPECT_EQ(static_cast<int64_t>(seen[OpKind::update].size()), steps);
           }
         }
 }
@@ -142,8 +142,8 @@ TEST(Schedule, AForwardUsesTheNewestVersionThereIs) {
         int64_t updates = 0;
         for (int64_t step = 0; step < 30; ++step)
           for (const Op& op : s.ops(j, step, 30)) {
-            if (op.act == Act::update) ++updates;
-            if (op.act != Act::forward) continue;
+            if (op.act == OpKind::update) ++updates;
+            if (op.act != OpKind::forward) continue;
             EXPECT_EQ(s.version(j, op.batch), updates);
           }
       }
@@ -172,7 +172,7 @@ TEST(Schedule, AStageOrAStepThatDoesNotExistIsAWrongCall) {
   EXPECT_THROW(Schedule{}.ops(0, 0, 1), std::invalid_argument) << "make_schedule() was not asked";
 }
 
-TEST(Held, InputsAreAllOfAStepOrAsManyAsAreUnderWay) {
+TEST(PeakStash, InputsAreAllOfAStepOrAsManyAsAreUnderWay) {
   for (int P : {1, 2, 4, 6})
     for (int64_t M : {1, 2, 3, 4, 8})
       for (int j = 0; j < P; ++j) {
@@ -188,12 +188,12 @@ TEST(Held, InputsAreAllOfAStepOrAsManyAsAreUnderWay) {
       }
 }
 
-TEST(Held, SynchronousStagesKeepOneVersion) {
+TEST(PeakStash, SynchronousStagesKeepOneVersion) {
   for (const std::string name : {"gpipe", "1f1b", "zero_bubble_h1"})
     for (int j = 0; j < 4; ++j) EXPECT_EQ(held(make_schedule(name, 4, 8, 1), j, 5).versions, 1);
 }
 
-TEST(Held, AsynchronousStagesKeepOneVersionMoreThanTheirWarmUp) {
+TEST(PeakStash, AsynchronousStagesKeepOneVersionMoreThanTheirWarmUp) {
   for (int P : {1, 2, 4})
     for (int64_t hop : {1, 2, 3}) {
       const auto s = make_schedule("async_1f1b", P, 1, hop);
@@ -201,14 +201,14 @@ TEST(Held, AsynchronousStagesKeepOneVersionMoreThanTheirWarmUp) {
     }
 }
 
-TEST(Held, AnUpdateFindsTheSlotItsBackwardHasLeft) {
+TEST(PeakStash, AnUpdateFindsTheSlotItsBackwardHasLeft) {
   const auto s = make_schedule("async_1f1b", 4, 1, 2);
   for (int j = 0; j < s.stages; ++j) {
     const int64_t slots = held(s, j, 0).versions;
     std::map<int64_t, int64_t> ring = {{0, 0}};  // slot -> version; U(b) writes version b+1 into its slot
     for (int64_t b = 0; b < 50; ++b)
       for (const Op& op : s.ops(j, b, 50)) {
-        if (op.act == Act::update) {
+        if (op.act == OpKind::update) {
           ring[(b + 1) % slots] = b + 1;
         } else {
           const int64_t v = s.version(j, op.batch);
@@ -218,7 +218,7 @@ TEST(Held, AnUpdateFindsTheSlotItsBackwardHasLeft) {
   }
 }
 
-TEST(Held, ARunWithoutEndIsALongOne) {
+TEST(PeakStash, ARunWithoutEndIsALongOne) {
   for (const auto& name : schedule_names()) {
     const auto s = any(name, 5, 3, 2);
     for (int j = 0; j < s.stages; ++j) {

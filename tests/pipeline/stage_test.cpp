@@ -99,7 +99,7 @@ at::Tensor whole(const Outcome& outcome, int stages) {
   const auto model = make_model();
   std::vector<at::Tensor> parts;
   for (int j = 0; j < stages; ++j) {
-    const auto layout = optim::make_layout(train::body_of(model, units_of(j, stages)).parameters);
+    const auto layout = optim::make_layout(train::stage_module_of(model, units_of(j, stages)).parameters);
     for (const auto& piece : layout.pieces) parts.push_back(outcome.weights[0][j].narrow(0, piece.at, piece.numel));
   }
   return at::cat(parts);
@@ -144,7 +144,7 @@ TEST(Stage, ThatDiesIsReportedByItsRankAndNobodyHangs) {
   const Case c{.stages = 4, .hop = 2, .steps = 30};
   std::array<std::string, 4> heard;
   EXPECT_THROW(comm::run_world(4,
-                               [&](std::shared_ptr<comm::MailGroup> bare) {
+                               [&](std::shared_ptr<comm::TransportGroup> bare) {
                                  const Mesh mesh = mesh_of(bare, c);
                                  auto stage = make_stage(c, mesh);
                                  try {
@@ -173,10 +173,10 @@ TEST(Stage, KeepsAsMuchAsTheScheduleSays) {
                    .microbatches = std::string(name) == "async_1f1b" ? 1 : 4,
                    .steps = 20,
                    .stash = stash};
-      comm::run_world(4, [&](std::shared_ptr<comm::MailGroup> bare) {
+      comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> bare) {
         auto stage = make_stage(c, mesh_of(bare, c));
         for (int64_t t = 1; t <= c.steps; ++t) stage->step(t, rate_at(t));
-        const Held planned = held(schedule_of(c), bare->rank(), c.steps), got = stage->held_most();
+        const PeakStash planned = held(schedule_of(c), bare->rank(), c.steps), got = stage->peak_stash();
         EXPECT_EQ(got.inputs, planned.inputs) << name << ", stage " << bare->rank();
         EXPECT_EQ(got.versions, stash ? planned.versions : 1) << name << ", stage " << bare->rank();
       });

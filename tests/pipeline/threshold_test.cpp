@@ -174,7 +174,7 @@ TEST(Letters, OfAnyBytesAreReadOrRefused) {
     letters.body = good.body.clone();
     auto* byte = letters.body.mutable_data_ptr<uint8_t>();
     for (uint64_t i = 0; i < static_cast<uint64_t>(letters.body.numel()); ++i)
-      if (mix({seed, i, 1}) % 50 == 0) byte[i] = static_cast<uint8_t>(mix({seed, i}));
+      if (hash64({seed, i, 1}) % 50 == 0) byte[i] = static_cast<uint8_t>(hash64({seed, i}));
     error_of(letters, x);
   }
 }

@@ -45,8 +45,8 @@ class Checkpoint : public testing::Test {
   ~Checkpoint() override { fs::remove_all(run_); }
 
   void save(int64_t step, int64_t keep = 3, int replicas = 2) {
-    comm::run_world(replicas, [&](comm::GroupPtr group) {
-      save_checkpoint(run_, step, state_of(group->rank(), step), kFacts, keep, *group);
+    comm::run_threads(replicas, [&](comm::World& world) {
+      save_checkpoint(run_, step, state_of(world.rank(), step), kFacts, keep, world, {.replicas = world.size()});
     });
   }
 
@@ -82,12 +82,12 @@ std::vector<std::string> save_errors_on_a_small_disk(const fs::path& run, int re
   getrlimit(RLIMIT_FSIZE, &old_limit);
   const rlimit limit{1 << 20, old_limit.rlim_max};
   setrlimit(RLIMIT_FSIZE, &limit);
-  comm::run_world(replicas, [&](comm::GroupPtr group) {
-    const State state = state_of(group->rank(), 9, group->rank() == big_rank ? 1 << 20 : 5);
+  comm::run_threads(replicas, [&](comm::World& world) {
+    const State state = state_of(world.rank(), 9, world.rank() == big_rank ? 1 << 20 : 5);
     try {
-      save_checkpoint(run, 9, state, facts, 1, *group);
+      save_checkpoint(run, 9, state, facts, 1, world, {.replicas = world.size()});
     } catch (const std::exception& error) {
-      errors[group->rank()] = one_line(error);
+      errors[world.rank()] = one_line(error);
     }
   });
   setrlimit(RLIMIT_FSIZE, &old_limit);
@@ -261,9 +261,9 @@ TEST_F(Checkpoint, AFailedWriteThrowsOnEveryRankAndLeavesOlderCheckpointsAlone) 
   save(5, 3, 3);
   const auto errors = save_errors_on_a_small_disk(run_, 3, 1, kFacts);
   const std::string draft = (home_ / ".step-9.tmp").string();
-  EXPECT_EQ(errors[0], draft + ": rank 1 could not write the checkpoint");
+  EXPECT_EQ(errors[0], "rank 1: " + errors[1]);
   EXPECT_EQ(errors[1], draft + "/replica-1.safetensors: File too large");
-  EXPECT_EQ(errors[2], draft + ": rank 1 could not write the checkpoint");
+  EXPECT_EQ(errors[2], "rank 1: " + errors[1]);
   EXPECT_EQ(names(), std::set<std::string>{"step-5"});
   EXPECT_EQ(load_error(place(5), 2), "no error");
 }
@@ -273,38 +273,38 @@ TEST_F(Checkpoint, AManifestThatCannotBeWrittenFailsTheSaveOnEveryRank) {
   const auto errors = save_errors_on_a_small_disk(run_, 2, -1, {{"long", std::string(2 << 20, 'x')}});
   const std::string draft = (home_ / ".step-9.tmp").string();
   EXPECT_EQ(errors[0], draft + "/manifest.json: File too large");
-  EXPECT_EQ(errors[1], draft + ": rank 0 could not write the checkpoint");
+  EXPECT_EQ(errors[1], "rank 0: " + errors[0]);
   EXPECT_EQ(names(), std::set<std::string>{"step-5"});
 }
 
 TEST_F(Checkpoint, ARunFolderThatCannotBeMadeFailsTheSaveOnEveryRank) {
   write(run_, "a file where the folder should be");
   std::vector<std::string> errors(2);
-  comm::run_world(2, [&](comm::GroupPtr group) {
+  comm::run_threads(2, [&](comm::World& world) {
     try {
-      save_checkpoint(run_, 1, state_of(group->rank(), 1), kFacts, 1, *group);
+      save_checkpoint(run_, 1, state_of(world.rank(), 1), kFacts, 1, world, {.replicas = world.size()});
     } catch (const std::exception& error) {
-      errors[group->rank()] = one_line(error);
+      errors[world.rank()] = one_line(error);
     }
   });
   EXPECT_EQ(errors[0], home_.string() + ": Not a directory");
-  EXPECT_EQ(errors[1], (home_ / ".step-1.tmp").string() + ": rank 0 could not write the checkpoint");
+  EXPECT_EQ(errors[1], "rank 0: " + errors[0]);
 }
 
 TEST_F(Checkpoint, FactsThatCouldNotBeReadBackAreNotSaved) {
   json deep;
   for (int i = 0; i < 100; ++i) deep = json::array({deep});
-  comm::run_world(1, [&](comm::GroupPtr group) {
-    EXPECT_THROW(save_checkpoint(run_, 1, state_of(0, 1), deep, 1, *group), c10::Error);
+  comm::run_threads(1, [&](comm::World& world) {
+    EXPECT_THROW(save_checkpoint(run_, 1, state_of(0, 1), deep, 1, world, {.replicas = world.size()}), c10::Error);
   });
   EXPECT_EQ(newest_checkpoint(run_), -1);
 }
 
 TEST_F(Checkpoint, WrongNumbersAreWrongCalls) {
-  comm::run_world(1, [&](comm::GroupPtr group) {
+  comm::run_threads(1, [&](comm::World& world) {
     const auto error = [&](int64_t step, int64_t keep) -> std::string {
       try {
-        save_checkpoint(run_, step, {}, {}, keep, *group);
+        save_checkpoint(run_, step, {}, {}, keep, world, {.replicas = world.size()});
       } catch (const c10::Error& thrown) {
         return one_line(thrown);
       }

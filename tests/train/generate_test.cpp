@@ -19,7 +19,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::vector<double> shares(const at::Tensor& logits, double temperature, int64_t top_k, int draws = 20000) {
   std::vector<double> share(logits.numel());
-  for (int i = 0; i < draws; ++i) share[choose(logits, temperature, top_k, mix({7, uint64_t(i)}))] += 1.0 / draws;
+  for (int i = 0; i < draws; ++i) share[choose(logits, temperature, top_k, hash64({7, uint64_t(i)}))] += 1.0 / draws;
   return share;
 }
 

@@ -8,15 +8,15 @@
 #include <sstream>
 
 #include "thinwire/base/errors.h"
-#include "thinwire/train/cutting.h"
 #include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/report_chart.h"
 #include "thinwire/train/report_curves.h"
 #include "thinwire/train/report_pipeline.h"
+#include "thinwire/train/report_prose.h"
 #include "thinwire/train/report_text.h"
 #include "thinwire/train/report_timeline.h"
-#include "thinwire/train/report_words.h"
 #include "thinwire/train/run_record.h"
+#include "thinwire/train/stages.h"
 
 namespace thinwire::train {
 namespace {
@@ -179,12 +179,14 @@ constexpr double kStage = 0.3;                                   // seconds of a
 
 // What the stages' traces hold if all goes by the plan.
 std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t steps, double transfer) {
-  using pipeline::Act;
+  using pipeline::OpKind;
   const auto chart = pipeline::simulate(
       schedule, steps,
-      [&](int stage, Act act) {
+      [&](int stage, OpKind act) {
         const bool last = stage == schedule.stages - 1;
-        return act == Act::forward && !last ? kStage / 3 : act == Act::backward ? (last ? 1 : 2. / 3) * kStage : 0;
+        return act == OpKind::forward && !last ? kStage / 3
+               : act == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
+                                               : 0;
       },
       transfer);
   const auto zero = Clock::now();
@@ -195,10 +197,10 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   for (const auto& blocks : chart.stages) {
     traces.push_back(std::make_shared<Trace>(4096));
     for (const auto& block : blocks) {
-      if (block.act == Act::forward && traces.size() == 4) continue;  // the last stage's is in its backward
-      const Doing doing = block.act == Act::forward    ? Doing::forward
-                          : block.act == Act::backward ? Doing::backward
-                                                       : Doing::update;
+      if (block.act == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
+      const TraceKind doing = block.act == OpKind::forward    ? TraceKind::forward
+                              : block.act == OpKind::backward ? TraceKind::backward
+                                                              : TraceKind::update;
       traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
     }
   }
@@ -255,8 +257,8 @@ TEST(PipelineRecord, WaitingInsideAnOperationIsIdle) {
   const auto traces = traces_of(schedule_of(recipe), 60, kTransfer);
   const auto before = pipeline_record(recipe, traces, 60);
   for (const auto& trace : traces)
-    for (const Stretch& s : trace->of(Doing::backward))  // its second half
-      trace->add(Doing::wait, s.begin + (s.end - s.begin) / 2, s.end);
+    for (const Interval& s : trace->of(TraceKind::backward))  // its second half
+      trace->add(TraceKind::wait, s.begin + (s.end - s.begin) / 2, s.end);
   const auto after = pipeline_record(recipe, traces, 60);
   for (int stage = 0; stage < 4; ++stage)
     EXPECT_NEAR(before->costs[stage].backward_s / 2, after->costs[stage].backward_s, 1e-7);

@@ -4,7 +4,7 @@
 
 namespace thinwire {
 
-uint64_t mix(std::initializer_list<uint64_t> words) {
+uint64_t hash64(std::initializer_list<uint64_t> words) {
   uint64_t state = 0;
   for (uint64_t w : words) {
     uint64_t z = (state ^ w) + 0x9e3779b97f4a7c15ull;
@@ -15,14 +15,14 @@ uint64_t mix(std::initializer_list<uint64_t> words) {
   return state;
 }
 
-uint64_t word(std::string_view name) {
+uint64_t stream_id(std::string_view name) {
   uint64_t state = 0xcbf29ce484222325ull;  // FNV-1a
   for (unsigned char c : name) state = (state ^ c) * 0x100000001b3ull;
   return state;
 }
 
 at::Generator generator(uint64_t seed, std::string_view name, uint64_t index) {
-  return at::detail::createCPUGenerator(mix({seed, word(name), index}));
+  return at::detail::createCPUGenerator(hash64({seed, stream_id(name), index}));
 }
 
 }  // namespace thinwire

@@ -13,10 +13,10 @@
 namespace thinwire {
 
 // 64 well mixed bits of the words (splitmix64, chained). Same words, same bits, on every machine.
-uint64_t mix(std::initializer_list<uint64_t> words);
+uint64_t hash64(std::initializer_list<uint64_t> words);
 
-// The words of a name, for use in mix(): streams with different names never meet.
-uint64_t word(std::string_view name);
+// The words of a name, for use in hash64(): streams with different names never meet.
+uint64_t stream_id(std::string_view name);
 
 // A whole number in [0, n), n >= 1, without bias worth speaking of (n far below 2^64).
 inline uint64_t below(uint64_t n, uint64_t bits) {

@@ -14,7 +14,7 @@
 
 namespace thinwire {
 
-enum class Doing {
+enum class TraceKind {
   step,      // of training
   wait,      // for the wire
   transfer,  // an exchange under way; its number: bytes
@@ -23,9 +23,9 @@ enum class Doing {
   weights,
   update,
 };
-inline constexpr int kDoings = 7;
+inline constexpr int kTraceKinds = 7;
 
-struct Stretch {
+struct Interval {
   Clock::time_point begin, end;
   int64_t number = 0;
 };
@@ -34,14 +34,14 @@ class Trace {
  public:
   explicit Trace(size_t newest) : newest_(newest) {}
 
-  void add(Doing what, Clock::time_point begin, Clock::time_point end, int64_t number = 0) {
+  void add(TraceKind what, Clock::time_point begin, Clock::time_point end, int64_t number = 0) {
     std::lock_guard lock(mutex_);
     auto& kept = kept_[static_cast<int>(what)];
     if (kept.size() == newest_) kept.pop_front();
     kept.push_back({begin, end, number});
   }
 
-  std::vector<Stretch> of(Doing what) const {
+  std::vector<Interval> of(TraceKind what) const {
     std::lock_guard lock(mutex_);
     const auto& kept = kept_[static_cast<int>(what)];
     return {kept.begin(), kept.end()};
@@ -50,7 +50,7 @@ class Trace {
  private:
   const size_t newest_;
   mutable std::mutex mutex_;
-  std::array<std::deque<Stretch>, kDoings> kept_;
+  std::array<std::deque<Interval>, kTraceKinds> kept_;
 };
 using TracePtr = std::shared_ptr<Trace>;
 

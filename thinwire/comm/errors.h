@@ -26,4 +26,11 @@ struct Timeout : std::runtime_error {
   double seconds;
 };
 
+// Work that the ranks did together failed on another one (World::together); what it said is in the message.
+struct FailedElsewhere : std::runtime_error {
+  FailedElsewhere(int rank, const std::string& why)
+      : std::runtime_error(fmt::format("rank {}: {}", rank, why)), rank(rank) {}
+  int rank;
+};
+
 }  // namespace thinwire::comm

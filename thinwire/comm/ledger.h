@@ -8,22 +8,26 @@
 
 namespace thinwire::comm {
 
-enum class Kind { payload, scales, control };  // numbers of the model; what a codec adds to them; everything else
-inline constexpr int kKinds = 3;
+enum class TrafficKind {
+  payload,
+  scales,
+  control
+};  // numbers of the model; what a codec adds to them; everything else
+inline constexpr int kTrafficKinds = 3;
 
 class Ledger {
  public:
-  void add(Kind kind, int64_t sent, int64_t received) {
+  void add(TrafficKind kind, int64_t sent, int64_t received) {
     sent_[static_cast<int>(kind)] += sent;
     received_[static_cast<int>(kind)] += received;
   }
-  int64_t sent(Kind kind) const { return sent_[static_cast<int>(kind)]; }
-  int64_t received(Kind kind) const { return received_[static_cast<int>(kind)]; }
+  int64_t sent(TrafficKind kind) const { return sent_[static_cast<int>(kind)]; }
+  int64_t received(TrafficKind kind) const { return received_[static_cast<int>(kind)]; }
   int64_t sent() const { return sent_[0] + sent_[1] + sent_[2]; }
   int64_t received() const { return received_[0] + received_[1] + received_[2]; }
 
  private:
-  std::array<std::atomic<int64_t>, kKinds> sent_{}, received_{};
+  std::array<std::atomic<int64_t>, kTrafficKinds> sent_{}, received_{};
 };
 
 }  // namespace thinwire::comm

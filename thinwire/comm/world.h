@@ -1,22 +1,54 @@
-// A world of ranks that are threads of this process: no launcher, no sockets.
+// One rank's view of a run, whoever launched it; and the launcher that needs none: ranks as threads of this process.
+//
+// A rank knows of the others only what they send. Whether they are threads, processes or other machines cannot be seen
+// from here, but for two facts that decide where files go: which rank this is, and whether all see one disk.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "thinwire/comm/mail_group.h"
+#include "thinwire/comm/transport_group.h"
 
 namespace thinwire::comm {
+
+struct World {
+  std::shared_ptr<TransportGroup> group;  // all ranks, as fast as it goes
+  bool shares_disk = true;                // what one rank writes, the others find under the same path
+
+  int rank() const { return group->rank(); }
+  int size() const { return group->size(); }
+  bool is_rank0() const { return rank() == 0; }
+
+  // When all work of this rank is done, or has failed and the others know: what is under way ends.
+  void close() const { group->executor().stop(); }
+
+  // All are collective, and wait.
+  std::string broadcast_bytes(std::string bytes, int root = 0) const;   // root's
+  std::vector<std::string> gather_bytes(const std::string& own) const;  // by rank, on rank 0; elsewhere nothing
+  // What must be added to times of each rank's clock to get rank 0's, by rank, on rank 0; elsewhere nothing.
+  std::vector<Clock::duration> clock_offsets() const;
+  // Does `work` here; if it throws on any rank, all throw: that rank its own, the others
+  // FailedElsewhere.
+  void together(const std::function<void()>& work) const;
+};
 
 struct WorldOptions {
   double timeout_s = 300;  // how long a rank waits for a message before it throws Timeout
   int threads = 1;         // torch threads of each rank, >= 1
 };
 
-// Runs rank_main(group) on `size` threads and returns when all have ended. If one throws, every other rank that waits
-// gets PeerLost naming it, and run_world throws what the first one threw. A rank that is stuck in its own code cannot
-// be ended: the others time out, and run_world goes on waiting for it.
-void run_world(int size, const std::function<void(std::shared_ptr<MailGroup>)>& rank_main,
-               const WorldOptions& options = {});
+// Runs rank_main(world) on `size` threads and returns when all have ended. If one throws, every other rank that waits
+// gets PeerLost naming it, and run_threads throws what the first one threw. A rank that is stuck in its own code cannot
+// be ended: the others time out, and run_threads goes on waiting for it.
+void run_threads(int size, const std::function<void(World&)>& rank_main, const WorldOptions& options = {});
+
+// The same where a rank needs only the group of all.
+inline void run_world(int size, const std::function<void(std::shared_ptr<TransportGroup>)>& rank_main,
+                      const WorldOptions& options = {}) {
+  run_threads(
+      size, [&](World& world) { rank_main(world.group); }, options);
+}
 
 }  // namespace thinwire::comm

@@ -15,7 +15,7 @@ namespace thinwire::compress {
 
 // How many elements of each block of 1024 count, from the block's beginning; empty: all. The flat weights of a model
 // have padding at the end of every unit, and a mean over it would be too small.
-using Filled = std::span<const int32_t>;
+using ValidCounts = std::span<const int32_t>;
 
 class Codec {
  public:
@@ -27,9 +27,10 @@ class Codec {
 
   // Encodes value + error (error may be nullptr) into `out`, which has bytes(n) bytes; error becomes what was lost.
   // Returns -1, or about where (within a block) the first number is that is not finite; `out` is then worthless.
-  virtual int64_t encode(const float* value, float* error, int64_t n, Filled filled, std::span<uint8_t> out) const = 0;
+  virtual int64_t encode(const float* value, float* error, int64_t n, ValidCounts filled,
+                         std::span<uint8_t> out) const = 0;
   // out = (or, with add, +=) what the message says. c10::Error if it is not a message of this codec with n elements.
-  virtual void decode(std::span<const uint8_t> message, float* out, int64_t n, Filled filled, bool add) const = 0;
+  virtual void decode(std::span<const uint8_t> message, float* out, int64_t n, ValidCounts filled, bool add) const = 0;
 };
 using CodecPtr = std::shared_ptr<const Codec>;
 

@@ -34,7 +34,7 @@ class Framed : public Codec {
   std::string name() const final { return name_; }
   int64_t bytes(int64_t n) const final { return kHeader + (body(n) + 3) / 4 * 4; }  // messages in a row stay aligned
 
-  int64_t encode(const float* value, float* error, int64_t n, Filled filled, Out out) const final {
+  int64_t encode(const float* value, float* error, int64_t n, ValidCounts filled, Out out) const final {
     TORCH_CHECK(n >= 0 && n <= UINT32_MAX, "[compress.", name_, "] a message holds up to 2^32 - 1 numbers, got ", n);
     TORCH_CHECK(static_cast<int64_t>(out.size()) == bytes(n), "[compress.", name_, "] a message of ", n,
                 " numbers has ", bytes(n), " bytes, got room for ", out.size());
@@ -47,7 +47,7 @@ class Framed : public Codec {
     return n == 0 ? -1 : write(value, error, n, filled, out.subspan(kHeader));
   }
 
-  void decode(In message, float* out, int64_t n, Filled filled, bool add) const final {
+  void decode(In message, float* out, int64_t n, ValidCounts filled, bool add) const final {
     TORCH_CHECK(static_cast<int64_t>(message.size()) == bytes(n), "[compress.", name_, "] a message of ", n,
                 " numbers has ", bytes(n), " bytes, got ", message.size());
     TORCH_CHECK(reinterpret_cast<uintptr_t>(message.data()) % 4 == 0, "[compress.", name_,
@@ -65,13 +65,13 @@ class Framed : public Codec {
 
  protected:
   virtual int64_t body(int64_t n) const = 0;
-  virtual int64_t write(const float* value, float* error, int64_t n, Filled filled, Out body) const = 0;
-  virtual void read(In body, float* out, int64_t n, Filled filled, bool add) const = 0;
+  virtual int64_t write(const float* value, float* error, int64_t n, ValidCounts filled, Out body) const = 0;
+  virtual void read(In body, float* out, int64_t n, ValidCounts filled, bool add) const = 0;
 
   [[noreturn]] void bad(const char* what) const { TORCH_CHECK(false, "[compress.", name_, "] ", what); }
 
  private:
-  void check_filled(int64_t n, Filled filled) const {
+  void check_filled(int64_t n, ValidCounts filled) const {
     TORCH_CHECK(filled.empty() || static_cast<int64_t>(filled.size()) == blocks(n), "[compress.", name_, "] ", n,
                 " numbers are ", blocks(n), " blocks, got counts of ", filled.size());
   }
@@ -103,13 +103,13 @@ class OneBit final : public Scaled {
 
  private:
   int64_t body(int64_t n) const override { return 4 * blocks(n) + (n + 7) / 8; }
-  int64_t write(const float* value, float* error, int64_t n, Filled filled, Out body) const override {
+  int64_t write(const float* value, float* error, int64_t n, ValidCounts filled, Out body) const override {
     return kernels::one_bit_encode(value, error, n, counts(filled), body.data() + 4 * blocks(n), scales(body));
   }
-  void read(In body, float* out, int64_t n, Filled filled, bool add) const override {
+  void read(In body, float* out, int64_t n, ValidCounts filled, bool add) const override {
     kernels::one_bit_decode(out, n, counts(filled), body.data() + 4 * blocks(n), checked_scales(body, n), add);
   }
-  static const int32_t* counts(Filled filled) { return filled.empty() ? nullptr : filled.data(); }
+  static const int32_t* counts(ValidCounts filled) { return filled.empty() ? nullptr : filled.data(); }
 };
 
 class Quantised final : public Scaled {
@@ -119,20 +119,20 @@ class Quantised final : public Scaled {
 
  private:
   int64_t body(int64_t n) const override { return 4 * blocks(n) + kernels::quantised_bytes(n, bits_); }
-  int64_t write(const float* value, float* error, int64_t n, Filled, Out body) const override {
+  int64_t write(const float* value, float* error, int64_t n, ValidCounts, Out body) const override {
     return kernels::quantise(value, error, n, bits_, body.data() + 4 * blocks(n), scales(body));
   }
-  void read(In body, float* out, int64_t n, Filled, bool add) const override {
+  void read(In body, float* out, int64_t n, ValidCounts, bool add) const override {
     kernels::dequantise(out, n, bits_, body.data() + 4 * blocks(n), checked_scales(body, n), add);
   }
   const int bits_;
 };
 
-// Sixteen bits by LibTorch's own conversion, a few thousand numbers at a time. What is too large for a half becomes its
-// largest number; the rest stays in the error.
-class Sixteen final : public Framed {
+// HalfPrecision bits by LibTorch's own conversion, a few thousand numbers at a time. What is too large for a half
+// becomes its largest number; the rest stays in the error.
+class HalfPrecision final : public Framed {
  public:
-  explicit Sixteen(bool half)
+  explicit HalfPrecision(bool half)
       : Framed(half ? "half" : "bf16", half ? Id::half : Id::bf16, 16),
         type_(half ? at::kHalf : at::kBFloat16),
         top_(half ? 65504.0f : 3.38953139e38f) {}
@@ -141,7 +141,7 @@ class Sixteen final : public Framed {
   static constexpr int64_t kPart = 4096;
 
   int64_t body(int64_t n) const override { return 2 * n; }
-  int64_t write(const float* value, float* error, int64_t n, Filled, Out body) const override {
+  int64_t write(const float* value, float* error, int64_t n, ValidCounts, Out body) const override {
     alignas(64) float c[kPart];
     alignas(64) float sent[kPart];
     for (int64_t at = 0; at < n; at += kPart) {
@@ -161,7 +161,7 @@ class Sixteen final : public Framed {
     }
     return -1;
   }
-  void read(In body, float* out, int64_t n, Filled, bool add) const override {
+  void read(In body, float* out, int64_t n, ValidCounts, bool add) const override {
     const at::Tensor part = at::from_blob(const_cast<uint8_t*>(body.data()), {n}, type_);
     at::Tensor wide = at::from_blob(out, {n});
     if (add)
@@ -182,14 +182,14 @@ class TopK final : public Framed {
     return std::min<int64_t>(n, static_cast<int64_t>(std::ceil(share_ * static_cast<double>(n))));
   }
   int64_t body(int64_t n) const override { return 8 * kept(n); }
-  int64_t write(const float* value, float* error, int64_t n, Filled, Out body) const override {
+  int64_t write(const float* value, float* error, int64_t n, ValidCounts, Out body) const override {
     const int64_t k = kept(n);
     const at::Tensor scratch = at::empty({n}, at::kFloat);
     return kernels::top_k_encode(value, error, n, k, scratch.mutable_data_ptr<float>(),
                                  reinterpret_cast<uint32_t*>(body.data()),
                                  reinterpret_cast<float*>(body.data() + 4 * k));
   }
-  void read(In body, float* out, int64_t n, Filled, bool add) const override {
+  void read(In body, float* out, int64_t n, ValidCounts, bool add) const override {
     const int64_t k = kept(n);
     const auto* indices = reinterpret_cast<const uint32_t*>(body.data());
     const auto* values = reinterpret_cast<const float*>(body.data() + 4 * k);
@@ -208,14 +208,14 @@ class Plain final : public Framed {
 
  private:
   int64_t body(int64_t n) const override { return 4 * n; }
-  int64_t write(const float* value, float* error, int64_t n, Filled, Out body) const override {
+  int64_t write(const float* value, float* error, int64_t n, ValidCounts, Out body) const override {
     auto* sent = reinterpret_cast<float*>(body.data());
     for (int64_t i = 0; i < n; ++i) sent[i] = error ? value[i] + error[i] : value[i];
     if (error) std::fill_n(error, n, 0.0f);
     const auto* wrong = std::find_if_not(sent, sent + n, [](float x) { return std::isfinite(x); });
     return wrong == sent + n ? -1 : wrong - sent;
   }
-  void read(In body, float* out, int64_t n, Filled, bool add) const override {
+  void read(In body, float* out, int64_t n, ValidCounts, bool add) const override {
     const auto* sent = reinterpret_cast<const float*>(body.data());
     for (int64_t i = 0; i < n; ++i) out[i] = add ? out[i] + sent[i] : sent[i];
   }
@@ -229,7 +229,7 @@ CodecPtr make_codec(std::string_view text) {
   if (text == "int8") return std::make_shared<Quantised>(8);
   if (text == "int4") return std::make_shared<Quantised>(4);
   if (text == "int2") return std::make_shared<Quantised>(2);
-  if (text == "bf16" || text == "half") return std::make_shared<Sixteen>(text == "half");
+  if (text == "bf16" || text == "half") return std::make_shared<HalfPrecision>(text == "half");
   if (text.starts_with("topk:")) {
     double share = 0;
     const char *from = text.data() + 5, *to = text.data() + text.size();

@@ -13,7 +13,7 @@ class ErrorFeedback {
   ErrorFeedback(CodecPtr codec, int64_t n);
 
   // Encodes value[0 .. n) with the errors of elements [at, at + n). Returns what Codec::encode returns.
-  int64_t encode(const float* value, int64_t at, int64_t n, Filled filled, std::span<uint8_t> out);
+  int64_t encode(const float* value, int64_t at, int64_t n, ValidCounts filled, std::span<uint8_t> out);
   // Forgets: needed where the unit of what is sent changes.
   void reset() { error.zero_(); }
 

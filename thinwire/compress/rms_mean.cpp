@@ -18,7 +18,7 @@ int64_t chunk_of(int64_t n, int64_t m) {
   return (n + unit - 1) / unit * unit / m;
 }
 
-int64_t total(const std::vector<Stretch>& stretches) {
+int64_t total(const std::vector<Interval>& stretches) {
   int64_t n = 0;
   for (const auto& stretch : stretches) n += stretch.numel;
   return n;
@@ -50,7 +50,7 @@ float decoded(const uint8_t* message, int64_t i) {
 
 }  // namespace
 
-RmsMean::RmsMean(comm::GroupPtr group, std::vector<Stretch> stretches, bool carry_padding)
+RmsMean::RmsMean(comm::GroupPtr group, std::vector<Interval> stretches, bool carry_padding)
     : group_(std::move(group)),
       stretches_(std::move(stretches)),
       n_(total(stretches_)),

@@ -1,6 +1,7 @@
 // The compressed mean exactly as DeepSpeed 0.19.6 computes it, for comparing trajectories with it. Not for training:
-// use Mean. It differs in that one RMS scale serves a whole buffer, that the padding to M lcm(M, 8) numbers takes part
-// in scales and carries errors, and, with `carry_padding`, that the padding's input is its own last output.
+// use CompressedAllReduce. It differs in that one RMS scale serves a whole buffer, that the padding to M lcm(M, 8)
+// numbers takes part in scales and carries errors, and, with `carry_padding`, that the padding's input is its own last
+// output.
 #pragma once
 
 #include <vector>
@@ -11,13 +12,13 @@
 namespace thinwire::compress {
 
 // A part of a flat vector; what lies between parts takes no part in anything.
-struct Stretch {
+struct Interval {
   int64_t at, numel;
 };
 
 class RmsMean {
  public:
-  RmsMean(comm::GroupPtr group, std::vector<Stretch> stretches, bool carry_padding);
+  RmsMean(comm::GroupPtr group, std::vector<Interval> stretches, bool carry_padding);
   // x = the mean of all x, as far as it gets through. Collective; returns when it is done.
   void mean_(at::Tensor x);
   void reset();  // errors
@@ -29,7 +30,7 @@ class RmsMean {
 
  private:
   const comm::GroupPtr group_;
-  const std::vector<Stretch> stretches_;
+  const std::vector<Interval> stretches_;
   const int64_t n_, chunk_;
   const bool carry_padding_;
   at::Tensor padded_, worker_error_, server_error_, mean_chunk_;  // M chunks, M chunks, one, one

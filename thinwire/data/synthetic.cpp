@@ -37,10 +37,10 @@ std::string synthetic_text(uint64_t seed, int64_t branches, int64_t length, uint
   uint8_t byte = 0;
   for (int64_t i = 0; i < length; ++i) {
     const double u =
-        static_cast<double>(mix({seed, word("synthetic"), stream, static_cast<uint64_t>(i)}) >> 11) * 0x1p-53;
+        static_cast<double>(hash64({seed, stream_id("synthetic"), stream, static_cast<uint64_t>(i)}) >> 11) * 0x1p-53;
     const auto rank = static_cast<uint64_t>(std::ranges::upper_bound(upto, u) - upto.begin());
     // An odd stride visits all 256 bytes before it repeats, so the successors of a byte are distinct.
-    const uint64_t table = mix({seed, word("successors"), byte});
+    const uint64_t table = hash64({seed, stream_id("successors"), byte});
     byte = static_cast<uint8_t>((table & 0xff) + std::min<uint64_t>(rank, branches - 1) * ((table >> 8 & 0xff) | 1));
     text.push_back(static_cast<char>(byte));
   }

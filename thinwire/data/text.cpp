@@ -149,8 +149,9 @@ Batch sample(const Text& text, uint64_t seed, int64_t step, int64_t replica, int
   const uint64_t n = static_cast<uint64_t>(places(text.train, context));
   std::vector<int64_t> starts;
   for (int64_t row = 0; row < rows; ++row)
-    starts.push_back(static_cast<int64_t>(below(n, mix({seed, word("data"), static_cast<uint64_t>(step),
-                                                        static_cast<uint64_t>(replica), static_cast<uint64_t>(row)}))));
+    starts.push_back(
+        static_cast<int64_t>(below(n, hash64({seed, stream_id("data"), static_cast<uint64_t>(step),
+                                              static_cast<uint64_t>(replica), static_cast<uint64_t>(row)}))));
   return cut(text.train, starts, context);
 }
 

@@ -4,18 +4,25 @@
 
 namespace thinwire::dp {
 
-AllReduce::AllReduce(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const AllReduceOptions& options,
+AllReduce::AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const AllReduceOptions& options,
                      at::Tensor x, at::Tensor grad)
-    : rule_(std::move(rule)), grad_(grad), gradient_(layout, ranks, grad, options.bucket.count, options.codec) {
-  ranks.sync->broadcast_(x, 0)->wait();
+    : Strategy(std::move(groups)),
+      rule_(std::move(rule)),
+      grad_(grad),
+      gradient_(layout, groups_.sync, grad, options.bucket.count, options.codec) {
+  groups_.sync->broadcast_(x, 0)->wait();
 }
 
 void AllReduce::step(const optim::Update& update) {
   TORCH_CHECK(update.grad.const_data_ptr() == grad_.const_data_ptr(),
               "[dp.all_reduce] step() must be given the gradient the strategy was made with");
   for (auto& work : gradient_.take()) wait(*work);
-  norms_ = gradient_.norms();
-  Strategy::update(*rule_, update);
+  const at::Tensor squares = gradient_.squares();
+  if (groups_.over_replica) groups_.over_replica(squares, optim::Over::sum);
+  norms_ = {squares[0].item<double>(), squares[1].item<double>()};
+  optim::Update with = update;
+  with.grad_squares = squares[1];
+  apply(*rule_, with);
 }
 
 State AllReduce::state() {

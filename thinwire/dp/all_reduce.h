@@ -4,7 +4,7 @@
 
 #include "thinwire/base/options.h"
 #include "thinwire/base/units.h"
-#include "thinwire/dp/gradient_mean.h"
+#include "thinwire/dp/gradient_reducer.h"
 
 namespace thinwire::dp {
 
@@ -22,7 +22,7 @@ void fields(F&& f, AllReduceOptions& o) {
 class AllReduce final : public Strategy {
  public:
   // `grad` is the flat gradient that step() will be given.
-  AllReduce(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const AllReduceOptions& options,
+  AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const AllReduceOptions& options,
             at::Tensor x, at::Tensor grad);
 
   void grad_ready(int piece) override { gradient_.grad_ready(piece); }
@@ -36,7 +36,7 @@ class AllReduce final : public Strategy {
  private:
   const optim::RulePtr rule_;
   const at::Tensor grad_;
-  GradientMean gradient_;
+  GradientReducer gradient_;
   std::optional<GradientNorms> norms_;
 };
 

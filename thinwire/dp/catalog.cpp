@@ -81,20 +81,38 @@ StrategyOptions preset(const std::string& name) {
   return options;
 }
 
-StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, Ranks ranks,
+SlicesOptions* slices_of(StrategyOptions& o) { return family_of(o.name) == Family::slices ? &o.slices : nullptr; }
+
+void check(const StrategyOptions& o, int64_t numel, int64_t planned_steps) {
+  if (const auto* slices = slices_of(o)) check(*slices, numel, planned_steps);
+}
+
+StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, Groups groups,
                           const optim::OptimOptions& optim, int64_t planned_steps) {
-  const auto& layout = weights.layout();
-  auto rule = [&] { return optim::make_rule(optim, layout, ranks.sum_over_shards); };
-  if (o.name == "one_bit_adam") return std::make_unique<OneBitAdam>(weights, std::move(ranks), o.one_bit, optim);
+  if (o.name == "one_bit_adam") return std::make_unique<OneBitAdam>(weights, std::move(groups), o.one_bit, optim);
   if (o.name == "one_bit_lamb")
-    return std::make_unique<OneBitLamb>(weights, std::move(ranks), o.one_bit, o.lamb, optim);
+    return std::make_unique<OneBitLamb>(weights, std::move(groups), o.one_bit, o.lamb, optim);
   if (o.name == "zero_one_adam")
-    return std::make_unique<ZeroOneAdam>(weights, std::move(ranks), o.one_bit, o.zero_one, optim);
-  if (o.name == "all_reduce")
-    return std::make_unique<AllReduce>(layout, ranks, rule(), o.all_reduce, weights.x, weights.grad);
-  if (family_of(o.name) == Family::slices)
-    return std::make_unique<Slices>(layout, ranks, rule(), o.slices, weights.x, planned_steps);
-  return std::make_unique<Periodic>(layout, ranks, rule(), o.periodic, weights.x);
+    return std::make_unique<ZeroOneAdam>(weights, std::move(groups), o.one_bit, o.zero_one, optim);
+  auto rule = optim::make_rule(optim, weights.layout(), groups.over_replica, groups.over_shards);
+  return make_strategy(o, weights, std::move(groups), std::move(rule), planned_steps);
+}
+
+StrategyPtr make_strategy(const StrategyOptions& o, const optim::Flat& weights, Groups groups, optim::RulePtr rule,
+                          int64_t planned_steps) {
+  const auto& layout = weights.layout();
+  switch (family_of(o.name)) {
+    case Family::all_reduce:
+      return std::make_unique<AllReduce>(layout, std::move(groups), std::move(rule), o.all_reduce, weights.x,
+                                         weights.grad);
+    case Family::periodic:
+      return std::make_unique<Periodic>(layout, std::move(groups), std::move(rule), o.periodic, weights.x);
+    case Family::slices:
+      return std::make_unique<Slices>(layout, std::move(groups), std::move(rule), o.slices, weights.x, planned_steps);
+    case Family::one_bit:
+      throw BadInput("{} has an update rule of its own: it takes no other", o.name);
+  }
+  throw BadInput("there is no strategy '{}'", o.name);
 }
 
 }  // namespace thinwire::dp

@@ -9,6 +9,7 @@
 #include "thinwire/dp/one_bit_lamb.h"
 #include "thinwire/dp/periodic.h"
 #include "thinwire/dp/slices.h"
+#include "thinwire/dp/traits.h"
 #include "thinwire/dp/zero_one_adam.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
@@ -25,7 +26,8 @@ struct StrategyOptions {
   ZeroOneOptions zero_one;   // zero_one_adam
 };
 
-// Which class a name belongs to, and so which options it has. BadInput if there is no such strategy.
+// Which class a name belongs to, and so which options it has; what a caller wants to know of a strategy is in traits.h.
+// BadInput if there is no such strategy.
 enum class Family { all_reduce, periodic, slices, one_bit };
 Family family_of(const std::string& name);
 
@@ -54,9 +56,21 @@ void fields(F&& f, StrategyOptions& o) {
   }
 }
 
-// Collective over ranks.sync: broadcasts replica 0's weights into weights.x. `planned_steps`: how many there will be,
-// 0 if nobody knows.
-StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Ranks ranks,
+// The options of a strategy that exchanges slices; null for the others.
+SlicesOptions* slices_of(StrategyOptions& options);
+inline const SlicesOptions* slices_of(const StrategyOptions& options) {
+  return slices_of(const_cast<StrategyOptions&>(options));
+}
+// BadInput where options do not fit flat weights of this length, or a run of so many steps (0: not known).
+void check(const StrategyOptions& options, int64_t numel, int64_t planned_steps);
+
+// Collective over groups.sync: broadcasts replica 0's weights into weights.x. `planned_steps`: how many there will be,
+// 0 if that is not known.
+StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Groups groups,
                           const optim::OptimOptions& optim, int64_t planned_steps = 0);
+// The same around a rule that the caller brings, and that clips as it sees fit. BadInput for a strategy that owns its
+// rule.
+StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Groups groups,
+                          optim::RulePtr rule, int64_t planned_steps = 0);
 
 }  // namespace thinwire::dp

@@ -21,7 +21,7 @@ FreezeWatch::FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_s
   sums_ = at::zeros({freeze.automatic ? steps : 0, tensors}, at::kDouble);
 }
 
-bool FreezeWatch::due(int64_t t, const std::vector<double>& v_sums) {
+bool FreezeWatch::due(int64_t t, std::span<const double> v_sums) {
   if (!freeze_.automatic) return t >= freeze_.step;
   double* then = sums_.mutable_data_ptr<double>() + t % sums_.size(0) * sums_.size(1);
   double before = 0, now = 0, alike = 0, tensors = 0;

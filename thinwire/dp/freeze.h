@@ -1,5 +1,5 @@
 // When does the second moment stay as it is? After a given step, or ("auto") at the first step t after the learning
-// rate's warm-up at which it has settled. With V = ||v||_1 and D = 1 / (1 - beta2):
+// rate's warm-up at which it has resolved. With V = ||v||_1 and D = 1 / (1 - beta2):
 //
 //   V_{t-D} / V_t >= 0.96 for the whole model, and
 //   the smaller of V_{t-D} / V_t and its inverse, averaged over the tensors, >= 0.9
@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ class FreezeWatch {
   bool automatic() const { return freeze_.automatic; }
   // Whether step t is the last one of warm-up. Called once a step, from t = 1 on; `v_sums` are ||v_t||_1 by tensor, not
   // looked at unless it is automatic.
-  bool due(int64_t t, const std::vector<double>& v_sums);
+  bool due(int64_t t, std::span<const double> v_sums);
 
   void put(State& state, const std::string& prefix) const;
   void get(const State& state, const std::string& prefix);

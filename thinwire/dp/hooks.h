@@ -4,10 +4,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 
 namespace thinwire::dp {
 
-// `ready` is called once a backward, after the gradient was accumulated, on the thread that runs it.
-void on_grad_ready(const at::Tensor& parameter, std::function<void()> ready);
+// A hook lives as long as this does.
+class GradHook {
+ public:
+  virtual ~GradHook() = default;
+};
+using GradHookPtr = std::unique_ptr<GradHook>;
+
+// `ready` is called once a backward, after the gradient was accumulated, on the thread that runs it. A hook that the
+// parameter has already (a user's own) is called before it, and is back in its place when the handle goes.
+[[nodiscard]] GradHookPtr on_grad_ready(const at::Tensor& parameter, std::function<void()> ready);
 
 }  // namespace thinwire::dp

@@ -1,6 +1,8 @@
 #include "thinwire/dp/one_bit.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
@@ -19,8 +21,8 @@ compress::CodecName warmup_codec(int64_t bits) {
   return {bits == 32 ? std::string("none") : "int" + std::to_string(bits)};
 }
 
-std::vector<compress::Stretch> stretches(const optim::Layout& layout) {
-  std::vector<compress::Stretch> all;
+std::vector<compress::Interval> stretches(const optim::Layout& layout) {
+  std::vector<compress::Interval> all;
   for (const auto& piece : layout.pieces) all.push_back({piece.at, piece.numel});
   return all;
 }
@@ -35,28 +37,29 @@ void read(const Value& value, const std::string& name, WarmupBits& bits, const L
   bits = given;
 }
 
-OneBit::OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
-               bool carry_padding)
-    : layout_(weights.layout()),
-      ranks_(std::move(ranks)),
+OneBit::OneBit(const optim::Flat& weights, Groups groups, const OneBitOptions& options,
+               const optim::OptimOptions& optim, bool carry_padding)
+    : Strategy(std::move(groups)),
+      layout_(weights.layout()),
       optim_(optim),
       deepspeed_(options.mode == "deepspeed"),
       m_(at::zeros_like(weights.x)),
       v_(at::zeros_like(weights.x)),
       grad_(weights.grad),
-      filled_(optim::filled_blocks(layout_)),
-      gradient_(layout_, ranks_, weights.grad, kBucketBytes, warmup_codec(options.warmup_bits.count)),
-      watch_(options.freeze, optim.betas[1], optim.warmup_steps, static_cast<int64_t>(layout_.pieces.size())) {
+      valid_(optim::valid_counts(layout_)),
+      gradient_(layout_, groups_.sync, weights.grad, kBucketBytes, warmup_codec(options.warmup_bits.count)),
+      watch_(options.freeze, optim.betas[1], optim.warmup_steps, layout_.tensors),
+      v_sums_(at::zeros({layout_.tensors}, at::kDouble)) {
   check_fields("strategy", options);
   check_fields("optim", optim);
-  ranks_.sync->broadcast_(weights.x, 0)->wait();
+  groups_.sync->broadcast_(weights.x, 0)->wait();
   if (deepspeed_) {
-    rms_mean_ = std::make_unique<compress::RmsMean>(ranks_.sync, stretches(layout_), carry_padding);
+    rms_mean_ = std::make_unique<compress::RmsMean>(groups_.sync, stretches(layout_), carry_padding);
   } else {
-    mean_ = std::make_unique<compress::Mean>(
-        ranks_.sync, compress::make_codec("one_bit"),
+    compressed_ = std::make_unique<compress::CompressedAllReduce>(
+        groups_.sync, compress::make_codec("one_bit"),
         [layout = layout_](int64_t i) { return "the momentum of " + optim::place_in(layout, i); });
-    errors_ = mean_->errors(layout_.numel);
+    errors_ = compressed_->errors(layout_.numel);
   }
 }
 
@@ -71,7 +74,9 @@ void OneBit::step(const optim::Update& u) {
   norms_ = {};
   if (wants_gradient_mean(t)) {
     for (auto& work : gradient_.take()) wait(*work);
-    norms_ = gradient_.norms();
+    const at::Tensor squares = gradient_.squares();
+    if (groups_.over_replica) groups_.over_replica(squares, optim::Over::sum);
+    norms_ = {squares[0].item<double>(), squares[1].item<double>()};
     if (norms_->local > 0) {
       share_sum_ = kSmooth * share_sum_ + norms_->mean / norms_->local;
       share_weight_ = kSmooth * share_weight_ + 1;
@@ -85,13 +90,13 @@ void OneBit::step(const optim::Update& u) {
   }
   if (norms_) clip(u.grad, std::sqrt(norms_->mean));
   warm_up(u);
-  std::vector<double> sums;
-  if (watch_.automatic())
-    for (const auto& piece : layout_.pieces) {
-      const double sum = kernels::sum_magnitudes(v_.narrow(0, piece.at, piece.numel));
-      sums.push_back(ranks_.sum_over_shards ? ranks_.sum_over_shards(sum) : sum);
-    }
-  if (!watch_.due(t, sums)) return;
+  if (watch_.automatic()) {
+    auto* sums = v_sums_.zero_().mutable_data_ptr<double>();
+    for (const auto& piece : layout_.pieces)
+      sums[piece.tensor] += kernels::sum_magnitudes(v_.narrow(0, piece.at, piece.numel));
+    if (groups_.over_shards) groups_.over_shards(v_sums_, optim::Over::sum);
+  }
+  if (!watch_.due(t, {v_sums_.const_data_ptr<double>(), static_cast<size_t>(v_sums_.numel())})) return;
   frozen_at_ = t;
   freeze(u);
 }
@@ -100,13 +105,20 @@ void OneBit::clip(const at::Tensor& grad, double norm) const {
   if (norm > optim_.clip) grad.mul_(static_cast<float>(optim_.clip / (norm + 1e-6)));
 }
 
+double OneBit::whole_squares(const at::Tensor& grad) {
+  const double own = optim::sum_squares(layout_, grad);
+  if (!groups_.over_replica) return own;
+  const at::Tensor sum = at::scalar_tensor(own, at::kDouble);
+  groups_.over_replica(sum, optim::Over::sum);
+  return sum.item<double>();
+}
+
 double OneBit::estimated_norm(const at::Tensor& grad) {
-  double squares = kernels::sum_squares(grad);
-  if (ranks_.sum_over_shards) squares = ranks_.sum_over_shards(squares);
+  double squares = whole_squares(grad);
   if (share_weight_ > 0) squares *= share_sum_ / share_weight_;
-  if (clips_together() && ranks_.sync->size() > 1) {
+  if (clips_together() && groups_.sync->size() > 1) {
     at::Tensor mean = at::empty({1}, at::kDouble).fill_(squares);
-    wait(*ranks_.sync->all_reduce_(mean, comm::Reduce::mean, comm::Kind::control));
+    wait(*groups_.sync->all_reduce_(mean, comm::Reduce::mean, comm::TrafficKind::control));
     squares = mean.item<double>();
   }
   return std::sqrt(squares);
@@ -116,7 +128,7 @@ void OneBit::compressed_mean_(at::Tensor x) {
   if (deepspeed_)
     rms_mean_->mean_(x);
   else
-    wait(*mean_->start(x, errors_, filled_));
+    wait(*compressed_->start(x, errors_, valid_));
 }
 
 void OneBit::forget_errors() {

@@ -17,7 +17,7 @@
 
 #include "thinwire/compress/rms_mean.h"
 #include "thinwire/dp/freeze.h"
-#include "thinwire/dp/gradient_mean.h"
+#include "thinwire/dp/gradient_reducer.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
 
@@ -57,7 +57,7 @@ class OneBit : public Strategy {
 
  protected:
   // `carry_padding`: a habit of "deepspeed" mode (thinwire/compress/rms_mean.h).
-  OneBit(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim,
+  OneBit(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const optim::OptimOptions& optim,
          bool carry_padding);
 
   // One step each. In warm_up() u.grad is the (clipped) mean gradient, in compressed() the (clipped) local one.
@@ -70,13 +70,13 @@ class OneBit : public Strategy {
   virtual bool clips_together() const { return true; }
 
   void clip(const at::Tensor& grad, double norm) const;
-  void compressed_mean_(at::Tensor x);  // one exchange of the flat x, waited for
+  double whole_squares(const at::Tensor& grad);  // of the whole replica
+  void compressed_mean_(at::Tensor x);           // one exchange of the flat x, waited for
   void forget_errors();
   double bias_correction1(int64_t t) const;  // 1 - beta1^t, or 1
   double bias_correction2(int64_t t) const;  // 1 - beta2^t, or 1; constant from the freeze on
 
   const optim::Layout layout_;
-  const Ranks ranks_;
   const optim::OptimOptions optim_;
   const bool deepspeed_;
   at::Tensor m_, v_;  // flat, equal on all replicas wherever they were just exchanged
@@ -85,12 +85,13 @@ class OneBit : public Strategy {
   double estimated_norm(const at::Tensor& grad);
 
   const at::Tensor grad_;
-  const std::vector<int32_t> filled_;
-  GradientMean gradient_;
+  const std::vector<int32_t> valid_;
+  GradientReducer gradient_;
   compress::Errors errors_;
-  std::unique_ptr<compress::Mean> mean_;         // after what it works on, so that it ends first
-  std::unique_ptr<compress::RmsMean> rms_mean_;  // deepspeed mode, instead of mean_
+  std::unique_ptr<compress::CompressedAllReduce> compressed_;
+  std::unique_ptr<compress::RmsMean> rms_mean_;  // deepspeed mode, instead
   FreezeWatch watch_;
+  at::Tensor v_sums_;  // ||v||_1 by tensor
   int64_t steps_ = 0, frozen_at_ = 0;
   double share_sum_ = 0, share_weight_ = 0;  // of the mean gradient in this rank's, squared norms, smoothed
   std::optional<GradientNorms> norms_;

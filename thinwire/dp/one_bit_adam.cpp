@@ -4,13 +4,13 @@
 
 namespace thinwire::dp {
 
-OneBitAdam::OneBitAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
+OneBitAdam::OneBitAdam(const optim::Flat& weights, Groups groups, const OneBitOptions& options,
                        const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/false), spans_(optim::spans(layout_)) {}
+    : OneBit(weights, std::move(groups), options, optim, /*carry_padding=*/false), spans_(optim::spans(layout_)) {}
 
 kernels::AdamwStep OneBitAdam::adamw_step(const optim::Update& u, int group) const {
   const auto [b1, b2] = optim_.betas;
-  const double lr = u.lr[group], wd = group == optim::kDecayed ? optim_.weight_decay : 0;
+  const double lr = u.lr[group], wd = layout_.groups[group].weight_decay * optim_.weight_decay;
   return {.beta1 = static_cast<float>(b1),
           .one_minus_beta1 = static_cast<float>(1 - b1),
           .beta2 = static_cast<float>(b2),

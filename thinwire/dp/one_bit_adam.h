@@ -14,7 +14,7 @@ namespace thinwire::dp {
 
 class OneBitAdam final : public OneBit {
  public:
-  OneBitAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const optim::OptimOptions& optim);
+  OneBitAdam(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const optim::OptimOptions& optim);
 
  private:
   void warm_up(const optim::Update& u) override;

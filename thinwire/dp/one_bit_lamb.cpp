@@ -21,16 +21,18 @@ float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutab
 
 }  // namespace
 
-OneBitLamb::OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const LambFactor& factor,
-                       const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), options, optim, /*carry_padding=*/true),
+OneBitLamb::OneBitLamb(const optim::Flat& weights, Groups groups, const OneBitOptions& options,
+                       const LambFactor& factor, const optim::OptimOptions& optim)
+    : OneBit(weights, std::move(groups), options, optim, /*carry_padding=*/true),
       factor_(factor),
       last_(at::zeros_like(m_)),
       fresh_(at::zeros_like(m_)) {
   check_fields("strategy", factor);
-  const auto tensors = static_cast<int64_t>(layout_.pieces.size());
+  const int64_t tensors = layout_.tensors;
   cbar_ = at::zeros({tensors}, at::kDouble), weight_ = at::zeros({tensors}, at::kDouble);
   ratio_ = at::ones({tensors}, at::kDouble), s_ = at::ones({tensors}, at::kDouble);
+  norms_ = at::zeros({tensors, 2}, at::kDouble);
+  largest_ = at::zeros({tensors}, at::kDouble), trust_ = at::ones({tensors}, at::kDouble);
 }
 
 kernels::LambStep OneBitLamb::lamb_step(const optim::Piece& piece) const {
@@ -40,7 +42,7 @@ kernels::LambStep OneBitLamb::lamb_step(const optim::Piece& piece) const {
           .beta2 = static_cast<float>(b2),
           .one_minus_beta2 = static_cast<float>(1 - b2),
           .eps = static_cast<float>(optim_.eps),
-          .weight_decay = static_cast<float>(piece.group == optim::kDecayed ? optim_.weight_decay : 0)};
+          .weight_decay = static_cast<float>(layout_.groups[piece.group].weight_decay * optim_.weight_decay)};
 }
 
 double OneBitLamb::rate(const optim::Update& u, int group) const {
@@ -48,29 +50,41 @@ double OneBitLamb::rate(const optim::Update& u, int group) const {
 }
 
 void OneBitLamb::warm_up(const optim::Update& u) {
-  for (size_t l = 0; l < layout_.pieces.size(); ++l) {
-    const auto& piece = layout_.pieces[l];
+  double* norms = numbers(norms_.zero_());
+  for (const auto& piece : layout_.pieces) {
+    const auto own = kernels::lamb_moments(at_piece(u.x, piece), at_piece(u.grad, piece), at_piece(m_, piece),
+                                           at_piece(v_, piece), piece.numel, lamb_step(piece));
+    norms[2 * piece.tensor] += own.x;
+    norms[2 * piece.tensor + 1] += own.u;
+  }
+  if (groups_.over_shards) groups_.over_shards(norms_, optim::Over::sum);
+  for (int64_t l = 0; l < layout_.tensors; ++l) {
+    const double c = optim::trust_ratio(norms[2 * l], norms[2 * l + 1], optim_.trust);
+    numbers(trust_)[l] = c;
+    if (deepspeed_ && c == 1) continue;
+    numbers(cbar_)[l] = kSmoothTrust * numbers(cbar_)[l] + (1 - kSmoothTrust) * c;
+    numbers(weight_)[l] = kSmoothTrust * numbers(weight_)[l] + (1 - kSmoothTrust);
+  }
+  for (const auto& piece : layout_.pieces) {
     const auto step = lamb_step(piece);
-    const float *x = at_piece(u.x, piece), *g = at_piece(u.grad, piece);
-    float *m = at_piece(m_, piece), *v = at_piece(v_, piece);
-    const auto norms = kernels::lamb_moments(x, g, m, v, piece.numel, step);
-    const double c = optim::trust_ratio(norms.x, norms.u, optim_.trust);
-    if (!deepspeed_ || c != 1) {
-      numbers(cbar_)[l] = kSmoothTrust * numbers(cbar_)[l] + (1 - kSmoothTrust) * c;
-      numbers(weight_)[l] = kSmoothTrust * numbers(weight_)[l] + (1 - kSmoothTrust);
-    }
-    kernels::lamb_apply(at_piece(u.next, piece), x, m, v, piece.numel, static_cast<float>(rate(u, piece.group) * c),
-                        step.eps, step.weight_decay);
+    kernels::lamb_apply(at_piece(u.next, piece), at_piece(u.x, piece), at_piece(m_, piece), at_piece(v_, piece),
+                        piece.numel, static_cast<float>(rate(u, piece.group) * numbers(trust_)[piece.tensor]), step.eps,
+                        step.weight_decay);
   }
 }
 
 void OneBitLamb::freeze(const optim::Update&) {
   fresh_.copy_(v_);
+  double* sums = numbers(norms_.zero_());  // of squares, and how many
+  for (const auto& piece : layout_.pieces) {
+    sums[2 * piece.tensor] += kernels::sum_squares(m_.narrow(0, piece.at, piece.numel));
+    sums[2 * piece.tensor + 1] += static_cast<double>(piece.numel);
+  }
+  if (groups_.over_shards) groups_.over_shards(norms_, optim::Over::sum);
   std::vector<double> rms;
   double sum = 0;
-  for (const auto& piece : layout_.pieces) {
-    rms.push_back(
-        std::sqrt(kernels::sum_squares(m_.narrow(0, piece.at, piece.numel)) / static_cast<double>(piece.numel)));
+  for (int64_t l = 0; l < layout_.tensors; ++l) {
+    rms.push_back(std::sqrt(sums[2 * l] / sums[2 * l + 1]));
     sum += rms.back();
   }
   const double mean = sum / static_cast<double>(rms.size());
@@ -89,26 +103,37 @@ double OneBitLamb::damped_ratio(const kernels::FrozenNorms& norms, double weight
 }
 
 void OneBitLamb::compressed(const optim::Update& u) {
-  for (size_t l = 0; l < layout_.pieces.size(); ++l) {
-    const auto& piece = layout_.pieces[l];
+  auto scale = [&](const optim::Piece& piece) { return static_cast<float>(numbers(s_)[piece.tensor]); };
+  for (const auto& piece : layout_.pieces) {
     const auto step = lamb_step(piece);
     kernels::scaled_momentum(at_piece(m_, piece), at_piece(last_, piece), at_piece(u.grad, piece), piece.numel,
-                             step.beta1, step.one_minus_beta1, static_cast<float>(numbers(s_)[l]));
+                             step.beta1, step.one_minus_beta1, scale(piece));
   }
   compressed_mean_(m_);
-  for (size_t l = 0; l < layout_.pieces.size(); ++l) {
-    const auto& piece = layout_.pieces[l];
-    const auto step = lamb_step(piece);
-    const float* x = at_piece(u.x, piece);
-    const auto norms = kernels::lamb_renew(x, at_piece(m_, piece), at_piece(last_, piece), at_piece(v_, piece),
-                                           at_piece(fresh_, piece), piece.numel, static_cast<float>(numbers(s_)[l]),
-                                           !deepspeed_, step);
-    numbers(ratio_)[l] = damped_ratio(norms, step.weight_decay, numbers(ratio_)[l], factor_);
-    const double cbar = deepspeed_ ? numbers(cbar_)[l] : numbers(cbar_)[l] / numbers(weight_)[l];
-    kernels::lamb_apply(at_piece(u.next, piece), x, at_piece(m_, piece), at_piece(v_, piece), piece.numel,
-                        static_cast<float>(rate(u, piece.group) * cbar * numbers(ratio_)[l]), step.eps,
-                        step.weight_decay);
+  double *norms = numbers(norms_.zero_()), *largest = numbers(largest_.zero_());
+  for (const auto& piece : layout_.pieces) {
+    const auto own =
+        kernels::lamb_renew(at_piece(u.x, piece), at_piece(m_, piece), at_piece(last_, piece), at_piece(v_, piece),
+                            at_piece(fresh_, piece), piece.numel, scale(piece), !deepspeed_, lamb_step(piece));
+    norms[2 * piece.tensor] += own.adam;
+    norms[2 * piece.tensor + 1] += own.u;
+    largest[piece.tensor] = std::max<double>(largest[piece.tensor], own.ratio);
   }
+  if (groups_.over_shards) {
+    groups_.over_shards(norms_, optim::Over::sum);
+    groups_.over_shards(largest_, optim::Over::max);
+  }
+  for (const auto& piece : layout_.pieces) {
+    const int64_t l = piece.tensor;
+    const auto step = lamb_step(piece);
+    const kernels::FrozenNorms whole{norms[2 * l], norms[2 * l + 1], static_cast<float>(largest[l])};
+    const double r = damped_ratio(whole, step.weight_decay, numbers(ratio_)[l], factor_);
+    const double cbar = deepspeed_ ? numbers(cbar_)[l] : numbers(cbar_)[l] / numbers(weight_)[l];
+    kernels::lamb_apply(at_piece(u.next, piece), at_piece(u.x, piece), at_piece(m_, piece), at_piece(v_, piece),
+                        piece.numel, static_cast<float>(rate(u, piece.group) * cbar * r), step.eps, step.weight_decay);
+    numbers(trust_)[l] = r;
+  }
+  for (const auto& piece : layout_.pieces) numbers(ratio_)[piece.tensor] = numbers(trust_)[piece.tensor];
 }
 
 State OneBitLamb::state() {

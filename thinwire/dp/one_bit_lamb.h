@@ -31,7 +31,7 @@ void fields(F&& f, LambFactor& o) {
 
 class OneBitLamb final : public OneBit {
  public:
-  OneBitLamb(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const LambFactor& factor,
+  OneBitLamb(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const LambFactor& factor,
              const optim::OptimOptions& optim);
   State state() override;
   void load(const State& state) override;
@@ -50,6 +50,7 @@ class OneBitLamb final : public OneBit {
   const LambFactor factor_;
   at::Tensor last_, fresh_;               // m before the exchange; vfresh
   at::Tensor cbar_, weight_, ratio_, s_;  // fp64, by tensor: sum and weight of cbar, r, s
+  at::Tensor norms_, largest_, trust_;    // scratch, by tensor
 };
 
 }  // namespace thinwire::dp

@@ -12,7 +12,7 @@
 //     p_i = x_i - start_i                  local progress
 //     P   = mean_i p_i                     delay 0: waited for; delay 1: launched now, used one round later
 //     A   = the P that is available
-//     v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma
+//     v   = beta (gamma / gamma_prev) v + A / Lambda,   clamped to +- phi tau gamma;   Lambda = 1 where A is fresh
 //     z  += alpha v                        Nesterov: alpha (beta v + A / Lambda)
 //     x_i = start_i = z + w p_i            w > 0 only where p_i is still under way
 //
@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "thinwire/base/options.h"
-#include "thinwire/compress/mean.h"
+#include "thinwire/compress/compressed_all_reduce.h"
 #include "thinwire/dp/strategy.h"
 #include "thinwire/optim/layout.h"
 
@@ -85,7 +85,8 @@ void fields(F&& f, PeriodicOptions& o) {
 
 class Periodic final : public Strategy {
  public:
-  Periodic(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const PeriodicOptions& options, at::Tensor x);
+  Periodic(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const PeriodicOptions& options,
+           at::Tensor x);
 
   void step(const optim::Update& update) override;
   void drain() override;
@@ -96,25 +97,24 @@ class Periodic final : public Strategy {
 
  private:
   void close_round(at::Tensor x);
-  comm::WorkPtr launch();                                     // the mean of flight_
-  void land();                                                // waits for the average in flight
-  void move(at::Tensor x, bool apply, bool turn, bool sync);  // the outer update
+  comm::WorkPtr launch();                                       // the mean of flight_
+  void land();                                                  // waits for the average in flight
+  void move(at::Tensor x, bool apply, bool launch, bool sync);  // the outer update
   double lambda() const;
 
   const optim::Layout layout_;
-  const Ranks ranks_;
   const optim::RulePtr rule_;
   const PeriodicOptions options_;
   const bool average_;
-  const double keep_;  // w
-  const bool alone_;   // one replica that would average with itself: nothing to do
+  const double keep_;          // w
+  const bool single_replica_;  // one replica that would average with itself: nothing to do
 
-  const std::vector<int32_t> filled_;
-  compress::Errors errors_;               // with a codec
-  std::unique_ptr<compress::Mean> mean_;  // with a codec; after what it works on, so that it ends first
+  const std::vector<int32_t> valid_;
+  compress::Errors errors_;  // with a codec, like the next
+  std::unique_ptr<compress::CompressedAllReduce> compressed_;
 
   at::Tensor z_, v_, flight_, start_;       // v_ and start_ only where the rule needs them
-  at::Tensor then_;                         // x when what is in flight left, where landings are judged
+  at::Tensor then_;                         // x when what is in flight left, where a probe asks
   comm::WorkPtr work_;                      // under way
   bool in_flight_ = false;                  // flight_ holds, or will hold, an average that was not used yet
   int64_t inner_ = 0, rounds_ = 0;          // steps of this round, rounds closed

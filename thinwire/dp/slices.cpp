@@ -16,8 +16,6 @@
 namespace thinwire::dp {
 namespace {
 
-constexpr int64_t kHold = 1000;  // launches for which mu stays at its first value
-
 kernels::Merge merge_of(const std::string& name) {
   static const std::map<std::string, kernels::Merge> merges = {{"overwrite", kernels::Merge::overwrite},
                                                                {"delta", kernels::Merge::delta},
@@ -32,10 +30,11 @@ int64_t numel_of(kernels::Parts parts) { return parts.empty() ? 0 : parts.back()
 
 }  // namespace
 
-double SlicesOptions::mu(int64_t launch) const {
-  if (launch <= kHold) return ema[0];
+double SlicesOptions::mu(int64_t launch, int64_t launches) const {
+  const int64_t hold = ema_hold.of(launches);
+  if (launch <= hold) return ema[0];
   if (launch >= ema_steps) return ema[1];
-  const double done = static_cast<double>(launch - kHold) / static_cast<double>(ema_steps - kHold);
+  const double done = static_cast<double>(launch - hold) / static_cast<double>(ema_steps - hold);
   return ema[1] + (ema[0] - ema[1]) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
@@ -70,26 +69,27 @@ void check(const SlicesOptions& o, int64_t numel, int64_t planned_steps) {
     throw BadInput("strategy.slices = {} is more than the {} blocks of {} that the weights have", o.slices.most(),
                    blocks, o.block);
   o.slices.at(0, planned_steps);
+  if (o.merge == "ema") o.ema_hold.of(planned_steps / o.every);
 }
 
-Slices::Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const SlicesOptions& options,
+Slices::Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const SlicesOptions& options,
                at::Tensor x, int64_t planned_steps)
-    : layout_(layout),
-      ranks_(std::move(ranks)),
+    : Strategy(std::move(groups)),
+      layout_(layout),
       rule_(std::move(rule)),
       options_(options),
       merge_(merge_of(options.merge)),
       planned_steps_(planned_steps),
       slicing_{.seed = static_cast<uint64_t>(options.seed), .numel = layout.numel, .block = options.block},
-      alone_(ranks_.sync->size() == 1 &&
-             (merge_ != kernels::Merge::anchor || (options.momentum == 0 && options.outer_lr == 1))),
-      filled_(optim::filled_blocks(layout)),
+      single_replica_(groups_.sync->size() == 1 &&
+                      (merge_ != kernels::Merge::anchor || (options.momentum == 0 && options.outer_lr == 1))),
+      valid_(optim::valid_counts(layout)),
       count_(options.slices.at(0, planned_steps)) {
   check(options, layout.numel, planned_steps);
   if (options_.delay.automatic)
     throw BadInput("strategy.delay = \"auto\" is for runs, which measure it before they start: give a number here");
-  ranks_.sync->broadcast_(x, 0)->wait();
-  if (alone_) return;
+  groups_.sync->broadcast_(x, 0)->wait();
+  if (single_replica_) return;
   if (merge_ == kernels::Merge::anchor) z_ = x.clone();
   if (merge_ == kernels::Merge::anchor && options_.momentum > 0) m_ = at::zeros_like(x);
   if (merge_ == kernels::Merge::ema) {
@@ -97,7 +97,8 @@ Slices::Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, co
     merged_ = at::zeros({slicing_.blocks()}, at::kByte);
   }
   if (options_.codec.text == "none") return;
-  mean_ = std::make_unique<compress::Mean>(ranks_.sync, compress::make_codec(options_.codec.text));
+  compressed_ =
+      std::make_unique<compress::CompressedAllReduce>(groups_.sync, compress::make_codec(options_.codec.text));
   errors_ = fresh_errors(count_);
 }
 
@@ -106,18 +107,19 @@ std::vector<compress::Errors> Slices::fresh_errors(int64_t count) const {
   std::vector<kernels::Part> parts;
   for (int64_t s = 0; s < count; ++s) {
     slicing_.cut(count, s, 0, parts);
-    errors.push_back(mean_->errors(numel_of(parts)));
+    errors.push_back(compressed_->errors(numel_of(parts)));
   }
   return errors;
 }
 
 void Slices::step(const optim::Update& u) {
-  update(*rule_, u);
+  apply(*rule_, u);
   agreed_ = false;
   ++steps_;
-  if (alone_) return;
+  if (single_replica_) return;
   auto land_due = [&] {
-    while (!air_.empty() && air_.front().launch * options_.every + options_.delay.steps <= steps_) land(u.next);
+    while (!in_flight_.empty() && in_flight_.front().launch * options_.every + options_.delay.steps <= steps_)
+      land(u.next);
   };
   land_due();
   if (steps_ % options_.every == 0) launch(u.next);
@@ -135,33 +137,33 @@ void Slices::cut(Flight& f, int64_t launch) {
   }
   f.y = f.y_room.narrow(0, 0, f.numel);
   f.message = f.message_room.narrow(0, 0, f.numel);
-  if (!mean_) return;
-  f.filled.clear();
+  if (!compressed_) return;
+  f.valid.clear();
   for (const auto& part : f.parts)
-    f.filled.insert(f.filled.end(), filled_.begin() + part.at / optim::kBlock,
-                    filled_.begin() + (part.at + part.numel) / optim::kBlock);
+    f.valid.insert(f.valid.end(), valid_.begin() + part.at / optim::kBlock,
+                   valid_.begin() + (part.at + part.numel) / optim::kBlock);
 }
 
 void Slices::launch(const at::Tensor& x) {
   const int64_t count = options_.slices.at(steps_, planned_steps_);
   if (count != count_) {
-    if (air_.empty()) recut(count);
+    if (in_flight_.empty()) recut(count);
     return;
   }
   Flight f;
-  if (!ground_.empty()) {
-    f = std::move(ground_.back());
-    ground_.pop_back();
+  if (!free_.empty()) {
+    f = std::move(free_.back());
+    free_.pop_back();
   }
   cut(f, steps_ / options_.every);
   kernels::slice_take(f.parts, data(x), data(z_), data(f.y), data(f.message));
-  air_.push_back(std::move(f));
-  Flight& flying = air_.back();  // a deque: it stays where it is
-  if (mean_)
-    flying.work = mean_->start(flying.message, errors_[(flying.launch - 1) % count_], flying.filled,
-                               [this, &flying](int64_t i) { return place_in(flying, i); });
+  in_flight_.push_back(std::move(f));
+  Flight& flying = in_flight_.back();  // a deque: it stays where it is
+  if (compressed_)
+    flying.work = compressed_->start(flying.message, errors_[(flying.launch - 1) % count_], flying.valid,
+                                     [this, &flying](int64_t i) { return place_in(flying, i); });
   else
-    flying.work = ranks_.sync->all_reduce_(flying.message, comm::Reduce::mean);
+    flying.work = groups_.sync->all_reduce_(flying.message, comm::Reduce::mean);
 }
 
 std::string Slices::place_in(const Flight& f, int64_t i) const {
@@ -170,23 +172,23 @@ std::string Slices::place_in(const Flight& f, int64_t i) const {
 }
 
 void Slices::land(const at::Tensor& x) {
-  if (air_.front().work) wait(*air_.front().work);
-  Flight f = std::move(air_.front());
-  air_.pop_front();
+  if (in_flight_.front().work) wait(*in_flight_.front().work);
+  Flight f = std::move(in_flight_.front());
+  in_flight_.pop_front();
   f.work = nullptr;
   if (merged_.defined()) {
     auto* merged = merged_.mutable_data_ptr<uint8_t>();
     for (auto& part : f.parts) part.fresh = !std::exchange(merged[part.at / options_.block], 1);
   }
   at::Tensor now, written;
-  const bool judged = watched() && options_.delay.steps > 0;
+  const bool judged = groups_.probe && groups_.probe->watching() && options_.delay.steps > 0;
   if (judged) {
     now = at::empty_like(f.y), written = at::empty_like(f.y);
     kernels::slice_gather(f.parts, data(x), data(now));
   }
-  const bool carries = options_.redraw && !air_.empty();
+  const bool carries = options_.redraw && !in_flight_.empty();
   if (carries && (!jump_.defined() || jump_.numel() < f.numel)) jump_ = at::empty_like(f.y_room);
-  const double mu = options_.mu(f.launch);
+  const double mu = options_.mu(f.launch, planned_steps_ / options_.every);
   kernels::slice_merge(f.parts,
                        {.x = data(x),
                         .answer = data(f.message),
@@ -201,21 +203,21 @@ void Slices::land(const at::Tensor& x) {
                         .alpha = static_cast<float>(options_.outer_lr),
                         .beta = static_cast<float>(options_.momentum)});
   if (carries)
-    for (Flight& later : air_) kernels::slice_carry(f.parts, data(jump_), later.parts, data(later.y));
+    for (Flight& later : in_flight_) kernels::slice_carry(f.parts, data(jump_), later.parts, data(later.y));
   if (judged) {
     kernels::slice_gather(f.parts, data(x), data(written));
-    judge({f.y.clone(), now, written}, ranks_);
+    groups_.probe->landed(sample(f.y), sample(now), sample(written));
   }
-  ground_.push_back(std::move(f));
+  free_.push_back(std::move(f));
 }
 
 void Slices::recut(int64_t count) {
-  if (mean_) {
+  if (compressed_) {
     const at::Tensor lost = at::zeros({layout_.numel}, at::kFloat);
     std::vector<kernels::Part> parts;
     for (int64_t s = 0; s < count_; ++s) {
       slicing_.cut(count_, s, 0, parts);
-      mean_->fold(errors_[s]);
+      compressed_->fold(errors_[s]);
       kernels::slice_scatter(parts, data(errors_[s].worker.error), data(lost));
     }
     errors_ = fresh_errors(count);
@@ -224,32 +226,32 @@ void Slices::recut(int64_t count) {
       kernels::slice_gather(parts, data(lost), data(errors_[s].worker.error));
     }
   }
-  ground_.clear();
+  free_.clear();
   count_ = count;
 }
 
 void Slices::drain() {
-  for (Flight& f : air_)
+  for (Flight& f : in_flight_)
     if (f.work) f.work->wait();
 }
 
 void Slices::finish(at::Tensor x) {
-  if (alone_) return;
-  while (!air_.empty()) land(x);
+  if (single_replica_) return;
+  while (!in_flight_.empty()) land(x);
   for (auto& errors : errors_) errors.reset();
   if (z_.defined())
     x.copy_(z_);
   else
-    wait(*ranks_.sync->all_reduce_(x, comm::Reduce::mean));
+    wait(*groups_.sync->all_reduce_(x, comm::Reduce::mean));
   agreed_ = true;
 }
 
 at::Tensor Slices::consensus(at::Tensor x) {
-  if (alone_ || agreed_) return x;  // the mean of equals may differ from them by a bit
+  if (single_replica_ || agreed_) return x;  // the mean of equals may differ from them by a bit
   if (z_.defined()) return z_;
   if (!consensus_.defined()) consensus_ = at::empty_like(x);
   consensus_.copy_(x);
-  aside(ranks_).all_reduce_(consensus_, comm::Reduce::mean, comm::Kind::control)->wait();
+  groups_.control->all_reduce_(consensus_, comm::Reduce::mean, comm::TrafficKind::control)->wait();
   return consensus_;
 }
 
@@ -258,18 +260,18 @@ State Slices::state() {
   add_prefixed(state, "rule.", rule_->state());
   put(state, "steps", steps_, Scope::all_equal);
   put(state, "slices", count_, Scope::all_equal);
-  if (alone_) return state;
+  if (single_replica_) return state;
   drain();  // what arrived is kept, not yet merged: it need not be sent again
   if (z_.defined()) state["z"] = {z_, Scope::all_equal};
   if (m_.defined()) state["m"] = {m_, Scope::all_equal};
   if (e_.defined()) state["e"] = {e_, Scope::per_replica};
   if (merged_.defined()) state["merged"] = {merged_, Scope::all_equal};
-  put(state, "flights", std::ssize(air_), Scope::all_equal);
-  for (size_t k = 0; k < air_.size(); ++k) {
+  put(state, "flights", std::ssize(in_flight_), Scope::all_equal);
+  for (size_t k = 0; k < in_flight_.size(); ++k) {
     const std::string prefix = fmt::format("flight.{}.", k);
-    put(state, prefix + "launch", air_[k].launch, Scope::all_equal);
-    state[prefix + "y"] = {air_[k].y, Scope::per_replica};
-    state[prefix + "answer"] = {air_[k].message, Scope::all_equal};
+    put(state, prefix + "launch", in_flight_[k].launch, Scope::all_equal);
+    state[prefix + "y"] = {in_flight_[k].y, Scope::per_replica};
+    state[prefix + "answer"] = {in_flight_[k].message, Scope::all_equal};
   }
   for (size_t s = 0; s < errors_.size(); ++s) errors_[s].put(state, fmt::format("slice.{}.", s));
   return state;
@@ -279,23 +281,23 @@ void Slices::load(const State& state) {
   rule_->load(with_prefix(state, "rule."));
   steps_ = get_int(state, "steps");
   count_ = get_int(state, "slices");
-  if (alone_) return;
+  if (single_replica_) return;
   if (z_.defined()) get(state, "z", z_);
   if (m_.defined()) get(state, "m", m_);
   if (e_.defined()) get(state, "e", e_);
   if (merged_.defined()) get(state, "merged", merged_);
   drain();
   agreed_ = false;
-  air_.clear();
-  ground_.clear();
+  in_flight_.clear();
+  free_.clear();
   for (int64_t k = 0, flights = get_int(state, "flights"); k < flights; ++k) {
     const std::string prefix = fmt::format("flight.{}.", k);
-    Flight& f = air_.emplace_back();
+    Flight& f = in_flight_.emplace_back();
     cut(f, get_int(state, prefix + "launch"));
     get(state, prefix + "y", f.y);
     get(state, prefix + "answer", f.message);
   }
-  if (!mean_) return;
+  if (!compressed_) return;
   errors_ = fresh_errors(count_);
   for (size_t s = 0; s < errors_.size(); ++s) errors_[s].get(state, fmt::format("slice.{}.", s));
 }

@@ -33,7 +33,7 @@
 #include <string>
 #include <vector>
 
-#include "thinwire/compress/mean.h"
+#include "thinwire/compress/compressed_all_reduce.h"
 #include "thinwire/dp/slicing.h"
 #include "thinwire/dp/strategy.h"
 #include "thinwire/optim/layout.h"
@@ -46,14 +46,16 @@ struct SlicesOptions {
   Delay delay = 1;                        // d
   std::string merge = "anchor";           // overwrite | delta | ema | anchor
   bool redraw = false;                    // other slices in every cycle
-  std::array<double, 2> ema = {.5, .99};  // mu: first for 1,000 launches, then by a cosine to the second
-  int64_t ema_steps = 30'000;             // launches until it is there
-  double outer_lr = 1, momentum = 0;      // alpha, beta
-  int64_t block = 1024;                   // numbers that stay together
-  int64_t seed = 0;                       // of the slices
+  std::array<double, 2> ema = {.5, .99};  // mu: first for `ema_hold` launches, then by a cosine to the second
+  Launches ema_hold = 1000;
+  int64_t ema_steps = 30'000;         // launches until it is there
+  double outer_lr = 1, momentum = 0;  // alpha, beta
+  int64_t block = 1024;               // numbers that stay together
+  int64_t seed = 0;                   // of the slices
   compress::CodecName codec = {};
 
-  double mu(int64_t launch) const;  // launches counted from 1, over all slices
+  // Launches are counted from 1, over all slices; of `launches` in all, 0 if that is not known.
+  double mu(int64_t launch, int64_t launches = 0) const;
 };
 // BadInput that names the options that do not fit together; or that do not fit flat weights of this length, or a run
 // of so many steps (0: nobody knows).
@@ -69,7 +71,8 @@ void fields(F&& f, SlicesOptions& o) {
   f("merge", o.merge, one_of({"overwrite", "delta", "ema", "anchor"}), "what becomes of local progress at a landing");
   f("redraw", o.redraw, any(), "other slices in every cycle; not with anchor or a codec");
   if (o.merge == "ema") {
-    f("ema", o.ema, at_least_below(0, 1), "decay of the expected drift (mu): in the first 1,000 launches, and at last");
+    f("ema", o.ema, at_least_below(0, 1), "decay of the expected drift (mu): in the first launches, and at last");
+    f("ema_hold", o.ema_hold, at_least(0), "launches it stays at the former: a number, or a share of all like \"5%\"");
     f("ema_steps", o.ema_steps, at_least(1), "launches until it is the latter");
   }
   if (o.merge == "anchor") {
@@ -87,7 +90,7 @@ void fields(F&& f, SlicesOptions& o) {
 class Slices final : public Strategy {
  public:
   // `planned_steps`: of the run, 0 if nobody knows.
-  Slices(const optim::Layout& layout, Ranks ranks, optim::RulePtr rule, const SlicesOptions& options, at::Tensor x,
+  Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const SlicesOptions& options, at::Tensor x,
          int64_t planned_steps);
 
   void step(const optim::Update& update) override;
@@ -104,7 +107,7 @@ class Slices final : public Strategy {
     int64_t numel = 0;
     at::Tensor y_room, message_room;  // as large as the largest slice
     at::Tensor y, message;            // the slice's part of them; the message becomes the answer
-    std::vector<int32_t> filled;
+    std::vector<int32_t> valid;
     comm::WorkPtr work;
   };
 
@@ -116,14 +119,13 @@ class Slices final : public Strategy {
   std::string place_in(const Flight& flight, int64_t i) const;
 
   const optim::Layout layout_;
-  const Ranks ranks_;
   const optim::RulePtr rule_;
   const SlicesOptions options_;
   const kernels::Merge merge_;
   const int64_t planned_steps_;
   const Slicing slicing_;
-  const bool alone_;
-  const std::vector<int32_t> filled_;     // of the flat weights' blocks
+  const bool single_replica_;
+  const std::vector<int32_t> valid_;      // of the flat weights' blocks
   std::vector<compress::Errors> errors_;  // by slice, with a codec
 
   at::Tensor z_, m_, e_, jump_;  // where the rule has them
@@ -131,9 +133,9 @@ class Slices final : public Strategy {
   at::Tensor consensus_;         // made when first asked for
   int64_t steps_ = 0, count_ = 0;
   bool agreed_ = false;  // nothing happened since finish()
-  std::deque<Flight> air_;
-  std::vector<Flight> ground_;            // their memory is used again
-  std::unique_ptr<compress::Mean> mean_;  // with a codec; last, so that its work ends before what it works on
+  std::deque<Flight> in_flight_;
+  std::vector<Flight> free_;                                   // their memory is used again
+  std::unique_ptr<compress::CompressedAllReduce> compressed_;  // with a codec
 };
 
 }  // namespace thinwire::dp

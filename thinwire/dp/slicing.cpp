@@ -50,11 +50,11 @@ std::optional<SliceCount::Change> change(std::string_view text) {
 }  // namespace
 
 void Slicing::cut(int64_t count, int64_t index, int64_t cycle, std::vector<kernels::Part>& parts) const {
-  static const uint64_t stream = word("slice lanes");
+  static const uint64_t stream = stream_id("slice lanes");
   parts.clear();
   int64_t packed = 0;
   for (int64_t run = 0; run * count < blocks(); ++run) {
-    const uint64_t bits = mix({seed, stream, static_cast<uint64_t>(cycle), static_cast<uint64_t>(run)});
+    const uint64_t bits = hash64({seed, stream, static_cast<uint64_t>(cycle), static_cast<uint64_t>(run)});
     const auto lane = static_cast<int64_t>(below(static_cast<uint64_t>(count), bits));
     const int64_t b = run * count + (index - lane + count) % count;  // (lane + b) mod count = index
     if (b >= blocks()) continue;
@@ -124,5 +124,35 @@ void read(const Value& value, const std::string& name, Delay& delay, const Limit
 }
 
 Value to_value(const Delay& delay) { return steps_or_auto(delay.automatic, delay.steps); }
+
+int64_t Launches::of(int64_t all) const {
+  if (!is_share) return count;
+  if (all == 0)
+    throw BadInput(
+        "{:g}% of the launches of a run whose steps are not known beforehand: name a number, or give the run "
+        "train.steps or train.tokens",
+        share * 100);
+  return std::llround(share * static_cast<double>(all));
+}
+
+void read(const Value& value, const std::string& name, Launches& launches, const Limit& limit) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (!text) {
+    launches = {};
+    return thinwire::read(value, name, launches.count, limit);
+  }
+  const auto percent = text->ends_with('%') ? number<double>(std::string_view(*text).substr(0, text->size() - 1))
+                                            : std::optional<double>();
+  if (!percent || !(*percent >= 0 && *percent <= 100))
+    throw BadInput("{} must be a number of launches or a share like \"5%\", got \"{}\"", name, *text);
+  launches = {};
+  launches.is_share = true;
+  launches.share = *percent / 100;
+}
+
+Value to_value(const Launches& launches) {
+  if (launches.is_share) return fmt::format("{}%", launches.share * 100);
+  return launches.count;
+}
 
 }  // namespace thinwire::dp

@@ -42,6 +42,20 @@ struct SliceCount {
 void read(const Value& value, const std::string& name, SliceCount& count, const Limit& limit);
 Value to_value(const SliceCount& count);
 
+// So many launches, or a share of all of them: 1000 or "5%".
+struct Launches {
+  int64_t count = 0;
+  double share = 0;  // where it is one, [0, 1]
+  bool is_share = false;
+
+  Launches() = default;
+  Launches(int64_t n) : count(n) {}  // NOLINT: a number is one
+  // Of `all`. BadInput where a share is wanted of a number that is not known (0).
+  int64_t of(int64_t all) const;
+};
+void read(const Value& value, const std::string& name, Launches& launches, const Limit& limit);
+Value to_value(const Launches& launches);
+
 // Steps between a launch and its landing; "auto" is a number that a run measures before it starts.
 struct Delay {
   int64_t steps = 0;

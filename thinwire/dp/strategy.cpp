@@ -2,31 +2,17 @@
 
 namespace thinwire::dp {
 
-void Strategy::wait(comm::Work& work) {
-  const auto begin = Clock::now();
-  work.wait();
-  const auto end = Clock::now();
-  exposed_s_ += seconds_between(begin, end);
-  if (trace_) trace_->add(Doing::wait, begin, end);
+Strategy::Strategy(Groups groups) : groups_(std::move(groups)) {
+  if (!groups_.control) groups_.control = groups_.sync;
+  if (!groups_.meter) groups_.meter = std::make_shared<Meter>();
 }
 
-void Strategy::update(optim::Rule& rule, const optim::Update& with) {
-  if (with.skip) return optim::keep(with);
-  const auto begin = Clock::now();
-  rule.apply(with);
-  update_s_ += seconds_since(begin);
-}
-
-void Strategy::judge(Landing landing, const Ranks& ranks) {
-  landing_ = std::move(landing);
-  judges_ = ranks;
-}
-
-std::optional<double> Strategy::prediction_error() {
-  if (!landing_) return {};
-  const double error = landing_->error(aside(judges_), judges_.sum_over_shards);
-  landing_.reset();
-  return error;
+void Strategy::apply(optim::Rule& rule, const optim::Update& with) {
+  if (with.skip)
+    optim::keep(with);
+  else
+    groups_.meter->run_rule([&] { rule.apply(with); });
+  if (with.rule_wrote) with.rule_wrote();
 }
 
 }  // namespace thinwire::dp

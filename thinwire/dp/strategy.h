@@ -10,6 +10,9 @@
 // collective in the same sense: every rank makes them, in the same order, with the same t. Exchanges run in the
 // background; a delay is a declared number of rounds or steps, never an accident of timing, so the weights depend on
 // the options only. A lost or stuck peer throws comm::PeerLost or comm::Timeout from step() or finish().
+//
+// What a caller may want to know of a kind of strategy before there is one (does it own its update rule? how long is a
+// round?) is a value that its options give: Traits, in catalog.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,18 +21,21 @@
 #include <optional>
 
 #include "thinwire/base/state.h"
-#include "thinwire/base/trace.h"
 #include "thinwire/comm/group.h"
-#include "thinwire/dp/landing.h"
+#include "thinwire/dp/meter.h"
+#include "thinwire/dp/staleness_probe.h"
 #include "thinwire/optim/rule.h"
 
 namespace thinwire::dp {
 
-// Who a rank talks to.
-struct Ranks {
-  comm::GroupPtr sync;                   // the same shard of every replica
-  optim::SumOverShards sum_over_shards;  // empty: a replica is one rank
-  comm::GroupPtr aside = {};             // the same ranks, for what is not training; null: sync
+// Who a rank talks to, and who looks on.
+struct Groups {
+  comm::GroupPtr sync;                  // the same part of every replica
+  optim::OverShards over_replica = {};  // all ranks that hold a part of this replica: norms of the whole
+  optim::OverShards over_shards = {};   // those that hold parts of the same tensors: norms of a tensor
+  comm::GroupPtr control = {};          // the ranks of sync, for what is not training; null: sync
+  MeterPtr meter = {};                  // null: nobody counts
+  StalenessProbePtr probe = {};         // null: nobody asks
 };
 
 // Squared norms of one step's gradient: of this rank's own, and of the mean over all ranks.
@@ -49,47 +55,23 @@ class Strategy {
   // Lands what is under way; writes the weights all replicas agree on into x. Training may go on afterwards.
   virtual void finish(at::Tensor x) = 0;
   // The weights to evaluate or save, equal on all ranks; x is left alone. The result may alias x or the strategy's own
-  // memory and is good until the next step.
+  // memory and is good until the next step. Collective.
   virtual at::Tensor consensus(at::Tensor x) = 0;
 
   // Of the last step, where the strategy has both anyway: the gradient noise scale comes from them.
   virtual std::optional<GradientNorms> norms() const { return {}; }
-
-  // Whether the next step's landings are to be judged; a strategy may need one call with `true` before it can.
-  void watch(bool yes) {
-    watched_ = yes;
-    was_watched_ |= yes;
-  }
-  // Of the last watched landing since the last call, if there was one and it was late. Collective.
-  std::optional<double> prediction_error();
 
   // All that decides the weights: momenta, counters, what is in flight (saved unlanded), the rule's state under
   // "rule.".
   virtual State state() = 0;
   virtual void load(const State& state) = 0;
 
-  // Seconds the calling thread has waited for the wire inside step() and finish().
-  double exposed_s() const { return exposed_s_; }
-  // Seconds it has spent in the update rule.
-  double update_s() const { return update_s_; }
-  // From now on these waits are entered in `trace` as well.
-  void record(TracePtr trace) { trace_ = std::move(trace); }
-
  protected:
-  void wait(comm::Work& work);                                // counted as exposed
-  void update(optim::Rule& rule, const optim::Update& with);  // counted as the rule's
-  comm::Group& aside(const Ranks& ranks) const { return ranks.aside ? *ranks.aside : *ranks.sync; }
+  explicit Strategy(Groups groups);
+  void wait(comm::Work& work) { groups_.meter->wait(work); }
+  void apply(optim::Rule& rule, const optim::Update& with);  // or keeps the weights, where the update is skipped
 
-  bool watched() const { return watched_; }
-  bool was_watched() const { return was_watched_; }
-  void judge(Landing landing, const Ranks& ranks);
-
- private:
-  double exposed_s_ = 0, update_s_ = 0;
-  bool watched_ = false, was_watched_ = false;
-  std::optional<Landing> landing_;
-  Ranks judges_;
-  TracePtr trace_;  // may be null
+  Groups groups_;  // control and meter are there in any case
 };
 using StrategyPtr = std::unique_ptr<Strategy>;
 

@@ -22,13 +22,14 @@ OneBitOptions with_one_more(OneBitOptions options) {
 
 }  // namespace
 
-ZeroOneAdam::ZeroOneAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options,
+ZeroOneAdam::ZeroOneAdam(const optim::Flat& weights, Groups groups, const OneBitOptions& options,
                          const ZeroOneOptions& zero_one, const optim::OptimOptions& optim)
-    : OneBit(weights, std::move(ranks), with_one_more(options), optim, /*carry_padding=*/false),
+    : OneBit(weights, std::move(groups), with_one_more(options), optim, /*carry_padding=*/false),
       zero_one_(zero_one),
       spans_(optim::spans(layout_)),
       moved_(at::zeros_like(m_)),
-      synced_(at::zeros_like(m_)) {
+      synced_(at::zeros_like(m_)),
+      rates_(layout_.groups.size()) {
   check_fields("strategy", zero_one);
 }
 
@@ -37,10 +38,10 @@ void ZeroOneAdam::warm_up(const optim::Update& u) {
   const bool renew = wants_gradient_mean(u.t);
   if (!renew) {
     compressed_mean_(u.grad);
-    clip(u.grad, std::sqrt(kernels::sum_squares(u.grad)));
+    clip(u.grad, std::sqrt(whole_squares(u.grad)));
   }
   for (const auto& [begin, n, group] : spans_) {
-    const double lr = u.lr[group], wd = group == optim::kDecayed ? optim_.weight_decay : 0;
+    const double lr = u.lr[group], wd = layout_.groups[group].weight_decay * optim_.weight_decay;
     kernels::AdamwStep step{.beta1 = static_cast<float>(b1),
                             .one_minus_beta1 = static_cast<float>(1 - b1),
                             .beta2 = static_cast<float>(b2),
@@ -72,7 +73,7 @@ void ZeroOneAdam::freeze(const optim::Update& u) {
 void ZeroOneAdam::compressed(const optim::Update& u) {
   const double b1 = optim_.betas[0];
   for (const auto& [begin, n, group] : spans_) {
-    const double wd = group == optim::kDecayed ? optim_.weight_decay : 0;
+    const double wd = layout_.groups[group].weight_decay * optim_.weight_decay;
     kernels::local_step({at(u.next, begin), at(u.x, begin), at(u.grad, begin), at(m_, begin), at(v_, begin),
                          at(moved_, begin), at(synced_, begin)},
                         n,
@@ -82,7 +83,7 @@ void ZeroOneAdam::compressed(const optim::Update& u) {
                          .weight_decay = static_cast<float>(wd),
                          .eps = static_cast<float>(optim_.eps)});
   }
-  for (int group = 0; group < optim::kGroups; ++group) rates_[group] += u.lr[group];
+  for (size_t group = 0; group < rates_.size(); ++group) rates_[group] += u.lr[group];
   if (u.t % interval_ == 0 && moved_since()) exchange(u.next);
   if (++since_freeze_ % zero_one_.local_step_scaler == 0)
     interval_ = std::min(2 * interval_, zero_one_.local_step_clipper);
@@ -117,7 +118,7 @@ State ZeroOneAdam::state() {
   put(state, "renewals", renewals_, Scope::all_equal);
   put(state, "interval", interval_, Scope::all_equal);
   put(state, "since_freeze", since_freeze_, Scope::all_equal);
-  for (int group = 0; group < optim::kGroups; ++group)
+  for (size_t group = 0; group < rates_.size(); ++group)
     put(state, "rates." + std::to_string(group), rates_[group], Scope::all_equal);
   return state;
 }
@@ -130,7 +131,7 @@ void ZeroOneAdam::load(const State& state) {
   renewals_ = get_int(state, "renewals");
   interval_ = get_int(state, "interval");
   since_freeze_ = get_int(state, "since_freeze");
-  for (int group = 0; group < optim::kGroups; ++group)
+  for (size_t group = 0; group < rates_.size(); ++group)
     rates_[group] = get_double(state, "rates." + std::to_string(group));
 }
 

@@ -36,7 +36,7 @@ void fields(F&& f, ZeroOneOptions& o) {
 
 class ZeroOneAdam final : public OneBit {
  public:
-  ZeroOneAdam(const optim::Flat& weights, Ranks ranks, const OneBitOptions& options, const ZeroOneOptions& zero_one,
+  ZeroOneAdam(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const ZeroOneOptions& zero_one,
               const optim::OptimOptions& optim);
   void finish(at::Tensor x) override;
   at::Tensor consensus(at::Tensor x) override { return frozen() ? synced_ : x; }
@@ -57,7 +57,7 @@ class ZeroOneAdam final : public OneBit {
   at::Tensor moved_, synced_;                // a_i, x_s
   int64_t gap_ = 1, renewals_ = 0;           // steps between renewals of v, and how many at this gap
   int64_t interval_ = 1, since_freeze_ = 0;  // I, steps
-  std::vector<double> rates_{std::vector<double>(optim::kGroups)};  // S, by group
+  std::vector<double> rates_;                // S, by group
 };
 
 }  // namespace thinwire::dp

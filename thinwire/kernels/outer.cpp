@@ -60,15 +60,15 @@ THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, c
     choose(
         s.apply, [&](auto apply) __attribute__((always_inline)) {
           choose(
-              s.turn, [&](auto turn) __attribute__((always_inline)) {
+              s.launch, [&](auto launch) __attribute__((always_inline)) {
                 choose(
                     s.nesterov, [&](auto nesterov) __attribute__((always_inline)) {
                       choose(
                           v != nullptr, [&](auto momentum) __attribute__((always_inline)) {
                             choose(
                                 start != nullptr, [&](auto starts) __attribute__((always_inline)) {
-                                  block<apply(), turn(), nesterov(), momentum(), starts()>(x, z, v, a, start, move, n,
-                                                                                           s);
+                                  block<apply(), launch(), nesterov(), momentum(), starts()>(x, z, v, a, start, move, n,
+                                                                                             s);
                                 });
                           });
                     });

@@ -4,9 +4,9 @@
 //   v = clamp(decay v + a, -bound, bound)              without v (nullptr): v = clamp(a)
 //   move = rate v                                      Nesterov: rate (beta v + a)
 //   z += move
-// and then, at a boundary where nothing travels (turn = false):
+// and then, at a boundary where nothing travels (launch = false):
 //   x = z
-// or where the finished round's progress is sent off while A came from the round before (turn = true):
+// or where the finished round's progress is sent off while A came from the round before (launch = true):
 //   p = x - start;  A = p;  x = start = z + keep p     without start (nullptr): the start was z, and keep is 0
 #pragma once
 
@@ -16,7 +16,7 @@ namespace thinwire::kernels {
 
 struct OuterStep {
   bool apply = true;  // false: there is no A yet; z and v stay
-  bool turn = false;
+  bool launch = false;
   bool nesterov = false;
   float decay = 0, scale = 1;  // beta times the ratio of learning rates; 1 / Lambda
   float bound = __builtin_inff();

@@ -5,7 +5,7 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "thinwire/base/later.h"
+#include "thinwire/base/deferred_work.h"
 
 namespace thinwire::models {
 namespace {
@@ -23,7 +23,7 @@ struct Deferring : torch::autograd::Function<Deferring> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor g2 = grads[0].reshape({-1, grads[0].size(-1)}), x2 = x.reshape({-1, x.size(-1)});
-    do_later([g2, x2, grad = weight.grad()] {
+    defer([g2, x2, grad = weight.grad()] {
       at::NoGradGuard no_grad;
       grad.add_(at::mm(g2.t(), x2));
     });
@@ -34,7 +34,7 @@ struct Deferring : torch::autograd::Function<Deferring> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_BTI, const at::Tensor& weight_OI) {
-  if (Later::is_open() && at::GradMode::is_enabled()) return Deferring::apply(x_BTI, weight_OI);
+  if (DeferredWork::is_open() && at::GradMode::is_enabled()) return Deferring::apply(x_BTI, weight_OI);
   return at::linear(x_BTI, weight_OI);
 }
 

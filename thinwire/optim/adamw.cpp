@@ -8,15 +8,16 @@ namespace thinwire::optim {
 
 Adamw::Adamw(const Layout& layout, const AdamwOptions& options)
     : spans_(spans(layout)),
+      groups_(layout.groups),
       options_(options),
       m_(at::zeros({layout.numel}, at::kFloat)),
       v_(at::zeros({layout.numel}, at::kFloat)) {}
 
-kernels::AdamwStep adamw_step(const AdamwOptions& o, int64_t t, double lr, int group) {
+kernels::AdamwStep adamw_step(const AdamwOptions& o, int64_t t, double lr, double decay_share) {
   const auto [b1, b2] = o.betas;
   const double c1 = o.bias_correction ? 1 - std::pow(b1, static_cast<double>(t)) : 1;
   const double c2 = o.bias_correction ? 1 - std::pow(b2, static_cast<double>(t)) : 1;
-  const double wd = group == kDecayed ? o.weight_decay : 0;
+  const double wd = decay_share * o.weight_decay;
   return {
       .beta1 = static_cast<float>(b1),
       .one_minus_beta1 = static_cast<float>(1 - b1),
@@ -36,7 +37,8 @@ void Adamw::apply(const Update& u) {
   const auto* x = u.x.const_data_ptr<float>();
   const auto* g = u.grad.const_data_ptr<float>();
   for (const auto& [at, numel, group] : spans_)
-    kernels::adamw(next + at, x + at, g + at, m + at, v + at, numel, adamw_step(options_, u.t, u.lr[group], group));
+    kernels::adamw(next + at, x + at, g + at, m + at, v + at, numel,
+                   adamw_step(options_, u.t, u.lr[group], groups_[group].weight_decay));
 }
 
 State Adamw::state() { return {{"m", {m_, Scope::per_replica}}, {"v", {v_, Scope::per_replica}}}; }

@@ -16,8 +16,8 @@ struct AdamwOptions {
   bool bias_correction = true;
 };
 
-// What update t is for the numbers of a group.
-kernels::AdamwStep adamw_step(const AdamwOptions& options, int64_t t, double lr, int group);
+// What update t is for numbers of this learning rate; `decay_share` of the weight decay is theirs.
+kernels::AdamwStep adamw_step(const AdamwOptions& options, int64_t t, double lr, double decay_share);
 
 class Adamw final : public Rule {
  public:
@@ -28,6 +28,7 @@ class Adamw final : public Rule {
 
  private:
   const std::vector<Span> spans_;
+  const std::vector<ParameterGroup> groups_;
   const AdamwOptions options_;
   at::Tensor m_, v_;
 };

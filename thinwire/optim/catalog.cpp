@@ -13,7 +13,7 @@
 
 namespace thinwire::optim {
 
-RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum_over_shards) {
+RulePtr make_rule(const OptimOptions& o, const Layout& layout, OverShards over_replica, OverShards over_shards) {
   check_fields("optim", o);
   if (o.trust[0] > o.trust[1])
     throw BadInput("optim.trust wants the smaller number first, got {} and {}", o.trust[0], o.trust[1]);
@@ -23,9 +23,10 @@ RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum
   else if (o.name == "nadamw")
     rule = std::make_unique<Nadamw>(layout, NadamwOptions{o.betas, o.eps, o.weight_decay, o.momentum_decay});
   else if (o.name == "lamb")
-    rule = std::make_unique<Lamb>(layout, LambOptions{o.betas, o.eps, o.weight_decay, o.bias_correction, o.trust});
+    rule = std::make_unique<Lamb>(layout, LambOptions{o.betas, o.eps, o.weight_decay, o.bias_correction, o.trust},
+                                  std::move(over_shards));
   else if (o.name == "lars")
-    rule = std::make_unique<Lars>(layout, LarsOptions{o.momentum, o.weight_decay, o.eta});
+    rule = std::make_unique<Lars>(layout, LarsOptions{o.momentum, o.weight_decay, o.eta}, std::move(over_shards));
   else if (o.name == "muon")
     rule = std::make_unique<Muon>(layout, MuonOptions{.momentum = o.momentum,
                                                       .weight_decay = o.weight_decay,
@@ -34,7 +35,7 @@ RulePtr make_rule(const OptimOptions& o, const Layout& layout, SumOverShards sum
   else
     rule = std::make_unique<Adamw>(layout, AdamwOptions{o.betas, o.eps, o.weight_decay, o.bias_correction});
   if (std::isinf(o.clip)) return rule;
-  return std::make_unique<Clip>(std::move(rule), o.clip, std::move(sum_over_shards));
+  return std::make_unique<Clip>(std::move(rule), layout, o.clip, std::move(over_replica));
 }
 
 Schedule make_schedule(const OptimOptions& o, int64_t steps) {

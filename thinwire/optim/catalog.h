@@ -57,7 +57,10 @@ void fields(F&& f, OptimOptions& o) {
 }
 
 // Both check the options first: BadInput that starts with the key.
-RulePtr make_rule(const OptimOptions& options, const Layout& layout, SumOverShards sum_over_shards = {});
+// `over_replica` adds up over all ranks that hold parts of the replica (clipping), `over_shards` over those that hold
+// parts of the same tensors (layer-wise rules).
+RulePtr make_rule(const OptimOptions& options, const Layout& layout, OverShards over_replica = {},
+                  OverShards over_shards = {});
 
 // `steps`: how many there will be, 0 if nobody knows.
 Schedule make_schedule(const OptimOptions& options, int64_t steps);

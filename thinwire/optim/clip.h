@@ -1,23 +1,25 @@
 // Clipping by the global norm: a rule around a rule. g *= c / (norm + 1e-6) where norm > c; the norm is summed in fp64
-// and rounded once.
+// and rounded once, and is the one that the update brings along, where it brings one.
 #pragma once
 
+#include "thinwire/optim/layout.h"
 #include "thinwire/optim/rule.h"
 
 namespace thinwire::optim {
 
 class Clip final : public Rule {
  public:
-  // Without sum_over_shards the gradient is whole.
-  Clip(RulePtr inner, double norm, SumOverShards sum_over_shards = {});
+  // `over_replica`: the gradient is a part of the replica's.
+  Clip(RulePtr inner, const Layout& layout, double norm, OverShards over_replica = {});
   void apply(const Update& update) override;
   State state() override { return inner_->state(); }
   void load(const State& state) override { inner_->load(state); }
 
  private:
   RulePtr inner_;
+  Layout layout_;
   double norm_;
-  SumOverShards sum_over_shards_;
+  OverShards over_replica_;
 };
 
 }  // namespace thinwire::optim

@@ -13,10 +13,11 @@ namespace thinwire::optim {
 Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels, at::ScalarType compute)
     : layout_(make_layout(units)) {
   for (const auto& unit : units) parameters_.insert(parameters_.end(), unit.begin(), unit.end());
-  for (size_t n : {labels.names.size(), labels.matrices.size()})
+  for (size_t n : {labels.names.size(), labels.matrices.size(), labels.duplicates.size()})
     TORCH_CHECK(n == 0 || n == parameters_.size(), "[optim.flat] there are ", parameters_.size(), " parameters and ", n,
                 " labels");
   layout_.names = std::move(labels.names);
+  for (Piece& piece : layout_.pieces) piece.duplicate = !labels.duplicates.empty() && labels.duplicates[piece.tensor];
   x = at::zeros({layout_.numel}, at::kFloat);
   grad = at::zeros({layout_.numel}, at::kFloat);
   if (compute != at::kFloat) {
@@ -36,7 +37,8 @@ Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels, at:
     TORCH_CHECK(parameter.dim() == 2 && parameter.size(0) % stacked == 0, "[optim.flat] parameter ", piece.tensor,
                 " cannot be ", stacked, " matrices: it is ", parameter.sizes());
     const int64_t rows = parameter.size(0) / stacked, columns = parameter.size(1);
-    for (int64_t i = 0; i < stacked; ++i) layout_.matrices.push_back({piece.at + i * rows * columns, rows, columns});
+    for (int64_t i = 0; i < stacked; ++i)
+      layout_.matrices.push_back({piece.at + i * rows * columns, rows, columns, piece.group});
   }
   view_as(low_.defined() ? low_ : x);
   for (const Piece& piece : layout_.pieces) {
@@ -74,8 +76,8 @@ void Flat::zero_grad() {
 
 void Flat::grad_ready(int piece) {
   if (!low_.defined()) return;
-  const auto& [at, numel, tensor, group] = layout_.pieces[piece];
-  grad.narrow(0, at, numel).copy_(low_grad_.narrow(0, at, numel));
+  const Piece& p = layout_.pieces[piece];
+  grad.narrow(0, p.at, p.numel).copy_(low_grad_.narrow(0, p.at, p.numel));
 }
 
 std::string weights_hash(const Layout& layout, const at::Tensor& x) {

@@ -16,10 +16,11 @@
 
 namespace thinwire::optim {
 
-// What is known of the parameters beside their numbers; either list may be empty.
+// What is known of the parameters beside their numbers; each list may be empty.
 struct Labels {
   std::vector<std::string> names = {};  // for messages
   std::vector<int64_t> matrices = {};   // hidden layers' weight matrices in each, stacked by rows: 1, or 3 for q, k, v
+  std::vector<bool> duplicates = {};    // Piece::duplicate
 };
 
 class Flat {

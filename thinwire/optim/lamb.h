@@ -25,7 +25,7 @@ double trust_ratio(double squares_x, double squares_u, const std::array<double, 
 
 class Lamb final : public Rule {
  public:
-  Lamb(const Layout& layout, const LambOptions& options);
+  Lamb(const Layout& layout, const LambOptions& options, OverShards over_shards = {});
   void apply(const Update& update) override;
   State state() override;
   void load(const State& state) override;
@@ -33,7 +33,9 @@ class Lamb final : public Rule {
  private:
   const Layout layout_;
   const LambOptions options_;
+  const OverShards over_shards_;
   at::Tensor m_, v_;
+  at::Tensor norms_;  // squared, of x and u, by tensor; scratch
 };
 
 }  // namespace thinwire::optim

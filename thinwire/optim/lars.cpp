@@ -9,18 +9,27 @@
 
 namespace thinwire::optim {
 
-Lars::Lars(const Layout& layout, const LarsOptions& options)
-    : layout_(layout), options_(options), m_(at::zeros({layout.numel}, at::kFloat)) {}
+Lars::Lars(const Layout& layout, const LarsOptions& options, OverShards over_shards)
+    : layout_(layout),
+      options_(options),
+      over_shards_(std::move(over_shards)),
+      m_(at::zeros({layout.numel}, at::kFloat)),
+      norms_(at::zeros({layout.tensors, 2}, at::kDouble)) {}
 
 void Lars::apply(const Update& u) {
+  auto* norms = norms_.zero_().mutable_data_ptr<double>();
   for (const Piece& piece : layout_.pieces) {
-    auto part = [&](const at::Tensor& t) { return t.narrow(0, piece.at, piece.numel); };
-    const double wd = piece.group == kDecayed ? options_.weight_decay : 0;
-    const double x = std::sqrt(kernels::sum_squares(part(u.x))), g = std::sqrt(kernels::sum_squares(part(u.grad)));
+    norms[2 * piece.tensor] += kernels::sum_squares(u.x.narrow(0, piece.at, piece.numel));
+    norms[2 * piece.tensor + 1] += kernels::sum_squares(u.grad.narrow(0, piece.at, piece.numel));
+  }
+  if (over_shards_) over_shards_(norms_, Over::sum);
+  for (const Piece& piece : layout_.pieces) {
+    const double wd = layout_.groups[piece.group].weight_decay * options_.weight_decay;
+    const double x = std::sqrt(norms[2 * piece.tensor]), g = std::sqrt(norms[2 * piece.tensor + 1]);
     const double lambda = x > 0 && g > 0 ? options_.eta * x / (g + wd * x) : 1;
     // m is kept in units of the step: scaling g and wd by lr lambda makes the SGD pass do it, with a rate of 1.
     const double rate = u.lr[piece.group] * lambda;
-    part(u.grad).mul_(static_cast<float>(rate));
+    u.grad.narrow(0, piece.at, piece.numel).mul_(static_cast<float>(rate));
     kernels::sgd(
         u.next.mutable_data_ptr<float>() + piece.at, u.x.const_data_ptr<float>() + piece.at,
         u.grad.const_data_ptr<float>() + piece.at, m_.mutable_data_ptr<float>() + piece.at, piece.numel,

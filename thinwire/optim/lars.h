@@ -16,7 +16,7 @@ struct LarsOptions {
 
 class Lars final : public Rule {
  public:
-  Lars(const Layout& layout, const LarsOptions& options);
+  Lars(const Layout& layout, const LarsOptions& options, OverShards over_shards = {});
   void apply(const Update& update) override;
   State state() override;
   void load(const State& state) override;
@@ -24,7 +24,9 @@ class Lars final : public Rule {
  private:
   const Layout layout_;
   const LarsOptions options_;
+  const OverShards over_shards_;
   at::Tensor m_;
+  at::Tensor norms_;  // squared, of x and g, by tensor; scratch
 };
 
 }  // namespace thinwire::optim

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "thinwire/kernels/reduce.h"
+
 namespace thinwire::optim {
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
@@ -16,7 +18,16 @@ Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
     }
     layout.numel = (layout.numel + kBlock - 1) / kBlock * kBlock;
   }
+  layout.tensors = tensor;
+  layout.ranges = {{.first = 0, .count = layout.numel / kBlock}};
   return layout;
+}
+
+double sum_squares(const Layout& layout, const at::Tensor& flat) {
+  double sum = kernels::sum_squares(flat);  // padding is zero
+  for (const Piece& piece : layout.pieces)
+    if (piece.duplicate) sum -= kernels::sum_squares(flat.narrow(0, piece.at, piece.numel));
+  return sum;
 }
 
 std::vector<Span> spans(const Layout& layout) {
@@ -30,18 +41,18 @@ std::vector<Span> spans(const Layout& layout) {
   return joined;
 }
 
-std::vector<int32_t> filled_blocks(const Layout& layout) {
-  std::vector<int32_t> filled(layout.numel / kBlock);
+std::vector<int32_t> valid_counts(const Layout& layout) {
+  std::vector<int32_t> valid(layout.numel / kBlock);
   for (const Piece& piece : layout.pieces)
     for (int64_t at = piece.at, end = piece.at + piece.numel; at < end; at = (at / kBlock + 1) * kBlock)
-      filled[at / kBlock] = static_cast<int32_t>(std::min(end - at / kBlock * kBlock, kBlock));
-  return filled;
+      valid[at / kBlock] = static_cast<int32_t>(std::min(end - at / kBlock * kBlock, kBlock));
+  return valid;
 }
 
 std::string place_in(const Layout& layout, int64_t i) {
   for (const auto& piece : layout.pieces)
     if (piece.at <= i && i < piece.at + piece.numel)
-      return fmt::format("element {} of {}", i - piece.at,
+      return fmt::format("element {} of {}", i - piece.at + piece.offset,
                          layout.names.empty() ? fmt::format("parameter {}", piece.tensor) : layout.names[piece.tensor]);
   return fmt::format("the padding at {}", i);
 }

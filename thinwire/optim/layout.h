@@ -15,30 +15,48 @@ namespace thinwire::optim {
 
 inline constexpr int64_t kBlock = 1024;
 
+// What these flat weights hold of one parameter: all of it, unless a replica is sharded.
 struct Piece {
-  int64_t at, numel;  // elements of the flat vector
-  int tensor;         // which parameter, in registration order
-  int group;          // which learning rate and weight decay
+  int64_t at, numel;       // elements of the flat vector
+  int tensor;              // which parameter, in registration order
+  int group;               // which learning rate and weight decay
+  int64_t offset = 0;      // of its first element in the parameter
+  bool duplicate = false;  // another rank of the replica holds the same numbers: norms of the whole count theirs
 };
 
-// Groups as they are used here: matrices decay, vectors (norms, biases) do not.
-enum Group : int { kDecayed = 0, kUndecayed = 1 };
-inline constexpr int kGroups = 2;
+// Parameters that share a learning rate (Update::lr) and a weight decay.
+struct ParameterGroup {
+  double weight_decay = 1;  // times the rule's
+};
+// make_layout()'s groups: matrices decay, vectors (norms, biases) do not.
+enum DefaultGroup : int { kDecayed = 0, kUndecayed = 1 };
 
 // A weight matrix of a hidden layer: rows x columns numbers in a row. What is one parameter may be several of them.
 struct Matrix {
   int64_t at, rows, columns;
+  int group = kDecayed;
+};
+
+// Blocks [first, first + count) of the whole model.
+struct BlockRange {
+  int64_t first = 0, count = 0;
+  friend bool operator==(const BlockRange&, const BlockRange&) = default;
 };
 
 struct Layout {
-  int64_t first_block = 0;  // of what this rank holds
-  int64_t numel = 0;        // a whole number of blocks
-  std::vector<Piece> pieces = {};
+  int64_t numel = 0;                    // a whole number of blocks
+  std::vector<BlockRange> ranges = {};  // of the whole model, that lie here one after another: one, or one a unit
+  std::vector<Piece> pieces = {};       // ascending
+  int64_t tensors = 0;                  // parameters of the whole model: numbers by tensor are so many on every shard
+  std::vector<ParameterGroup> groups = {{.weight_decay = 1}, {.weight_decay = 0}};
   std::vector<std::string> names = {};  // of the parameters, for messages; may be empty
   std::vector<Matrix> matrices = {};    // those that rules for matrices (muon) may treat as such
 };
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);
+
+// Sum of squares in fp64 of what belongs to parameters, duplicates left out.
+double sum_squares(const Layout& layout, const at::Tensor& flat);
 
 // Stretches of one group, neighbours joined over the padding between them.
 struct Span {
@@ -48,7 +66,7 @@ struct Span {
 std::vector<Span> spans(const Layout& layout);
 
 // How many elements of each block belong to parameters, from the block's beginning; the rest is padding.
-std::vector<int32_t> filled_blocks(const Layout& layout);
+std::vector<int32_t> valid_counts(const Layout& layout);
 
 // Where element i belongs, for messages: "element 7 of head.bias".
 std::string place_in(const Layout& layout, int64_t i);

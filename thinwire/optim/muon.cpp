@@ -41,6 +41,7 @@ int64_t numel(const std::vector<Span>& spans) {
 Muon::Muon(const Layout& layout, const MuonOptions& options)
     : matrices_(layout.matrices),
       others_(without_matrices(layout)),
+      groups_(layout.groups),
       options_(options),
       m_(at::zeros({layout.numel}, at::kFloat)),
       v_(at::zeros({numel(others_)}, at::kFloat)) {
@@ -81,22 +82,23 @@ at::Tensor Muon::orthogonalised(const at::Tensor& u) {
 }
 
 void Muon::apply(const Update& u) {
-  const double mu = options_.momentum, decay = 1 - u.lr[kDecayed] * options_.weight_decay;
-  for (const auto& [at, rows, columns] : matrices_) {
+  const double mu = options_.momentum;
+  for (const auto& [at, rows, columns, group] : matrices_) {
+    const double lr = u.lr[group], decay = 1 - lr * groups_[group].weight_decay * options_.weight_decay;
     auto part = [&, at = at, rows = rows, columns = columns](const at::Tensor& flat) {
       return flat.narrow(0, at, rows * columns).view({rows, columns});
     };
     at::Tensor b = part(m_), next = part(u.next), direction = u_.narrow(0, 0, rows * columns).view({rows, columns});
     b.lerp_(part(u.grad), 1 - mu);
     at::lerp_out(direction, part(u.grad), b, mu);
-    const double step = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns))) * u.lr[kDecayed];
+    const double step = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns))) * lr;
     if (!u.next.is_same(u.x)) next.copy_(part(u.x));
     next.mul_(decay);
     next.add_(orthogonalised(direction), -step);
   }
   int64_t packed = 0;
   for (const auto& [at, numel, group] : others_) {
-    const auto step = adamw_step(options_.adamw, u.t, u.lr[group], group);
+    const auto step = adamw_step(options_.adamw, u.t, u.lr[group], groups_[group].weight_decay);
     kernels::adamw(u.next.mutable_data_ptr<float>() + at, u.x.const_data_ptr<float>() + at,
                    u.grad.const_data_ptr<float>() + at, m_.mutable_data_ptr<float>() + at,
                    v_.mutable_data_ptr<float>() + packed, numel, step);

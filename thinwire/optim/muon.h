@@ -41,6 +41,7 @@ class Muon final : public Rule {
 
   const std::vector<Matrix> matrices_;
   const std::vector<Span> others_;
+  const std::vector<ParameterGroup> groups_;
   const MuonOptions options_;
   at::Tensor m_, v_;  // v_ holds the others only, packed
   at::Tensor u_;

@@ -8,6 +8,7 @@ namespace thinwire::optim {
 
 Nadamw::Nadamw(const Layout& layout, const NadamwOptions& options)
     : spans_(spans(layout)),
+      groups_(layout.groups),
       options_(options),
       m_(at::zeros({layout.numel}, at::kFloat)),
       v_(at::zeros({layout.numel}, at::kFloat)) {}
@@ -18,7 +19,7 @@ double Nadamw::mu(int64_t t) const {
 
 kernels::NadamwStep Nadamw::step(int64_t t, double lr, int group) const {
   const auto [b1, b2] = options_.betas;
-  const double wd = group == kDecayed ? options_.weight_decay : 0;
+  const double wd = groups_[group].weight_decay * options_.weight_decay;
   return {
       .beta1 = static_cast<float>(b1),
       .one_minus_beta1 = static_cast<float>(1 - b1),

@@ -33,6 +33,7 @@ class Nadamw final : public Rule {
   kernels::NadamwStep step(int64_t t, double lr, int group) const;
 
   const std::vector<Span> spans_;
+  const std::vector<ParameterGroup> groups_;
   const NadamwOptions options_;
   at::Tensor m_, v_;
   double pi_ = 1;  // Pi_t

@@ -18,6 +18,10 @@ struct Update {
   std::span<const double> lr;  // by group
   int64_t t = 0;               // counts updates, from 1
   bool skip = false;           // an overflow all ranks agreed on: no update, but exchanges go on
+  // Squared norm of the whole replica's gradient, 0-d fp64, where somebody knows it already.
+  at::Tensor grad_squares = {};
+  // Called when the rule has written `next`, before anything of other replicas lands in it.
+  std::function<void()> rule_wrote = {};
 };
 
 // The update that is none.
@@ -34,7 +38,9 @@ class Rule {
 };
 using RulePtr = std::unique_ptr<Rule>;
 
-// Adds a number up over the ranks that share one replica's weights; the identity where nothing is sharded.
-using SumOverShards = std::function<double(double)>;
+// Replaces fp64 numbers by their sums, or the largest, over ranks that hold parts of one replica; same length on all.
+// A tensor, so that a GPU need not wait for the host. An empty function: there is one such rank.
+enum class Over { sum, max };
+using OverShards = std::function<void(at::Tensor numbers, Over how)>;
 
 }  // namespace thinwire::optim

@@ -6,7 +6,8 @@
 
 namespace thinwire::optim {
 
-Sgd::Sgd(const Layout& layout, const SgdOptions& options) : spans_(spans(layout)), options_(options) {
+Sgd::Sgd(const Layout& layout, const SgdOptions& options)
+    : spans_(spans(layout)), groups_(layout.groups), options_(options) {
   if (options.momentum > 0) m_ = at::zeros({layout.numel}, at::kFloat);
 }
 
@@ -19,7 +20,7 @@ void Sgd::apply(const Update& u) {
     const kernels::SgdStep step{
         .lr = static_cast<float>(u.lr[group]),
         .momentum = static_cast<float>(options_.momentum),
-        .weight_decay = static_cast<float>(group == kDecayed ? options_.weight_decay : 0),
+        .weight_decay = static_cast<float>(groups_[group].weight_decay * options_.weight_decay),
     };
     kernels::sgd(next + at, x + at, g + at, m ? m + at : nullptr, numel, step);
   }

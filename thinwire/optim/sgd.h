@@ -20,6 +20,7 @@ class Sgd final : public Rule {
 
  private:
   const std::vector<Span> spans_;
+  const std::vector<ParameterGroup> groups_;
   const SgdOptions options_;
   at::Tensor m_;  // undefined without momentum
 };

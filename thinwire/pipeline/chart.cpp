@@ -21,13 +21,13 @@ double busy(const std::vector<Block>& blocks) {
 char mark(const Block& block) {
   const auto digit = static_cast<char>(block.batch % 10);
   switch (block.act) {
-    case Act::forward:
+    case OpKind::forward:
       return static_cast<char>('0' + digit);
-    case Act::backward:
+    case OpKind::backward:
       return static_cast<char>('a' + digit);
-    case Act::weights:
+    case OpKind::weights:
       return 'w';
-    case Act::update:
+    case OpKind::update:
       return '|';
   }
   return '?';
@@ -132,8 +132,8 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double
   const std::vector<double> not_yet(steps * schedule.microbatches, kNever);
   std::vector forward(P, not_yet), backward(P, not_yet);  // [stage][batch]: when it was ready
   const auto needs = [&](int j, const Op& op) {           // when what it needs is there
-    if (op.act == Act::forward && j > 0) return forward[j - 1][op.batch] + transfer;
-    if (op.act == Act::backward && j < P - 1) return backward[j + 1][op.batch] + transfer;
+    if (op.act == OpKind::forward && j > 0) return forward[j - 1][op.batch] + transfer;
+    if (op.act == OpKind::backward && j < P - 1) return backward[j + 1][op.batch] + transfer;
     return 0.0;
   };
 
@@ -159,8 +159,8 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double
     if (begin == kNever) return false;
     turn.free = begin + cost(j, op.act);
     chart.stages[j].push_back({op.act, op.batch, begin, turn.free});
-    if (op.act == Act::forward) forward[j][op.batch] = turn.free;
-    if (op.act == Act::backward) backward[j][op.batch] = turn.free;
+    if (op.act == OpKind::forward) forward[j][op.batch] = turn.free;
+    if (op.act == OpKind::backward) backward[j][op.batch] = turn.free;
     ++turn.next;
     return true;
   };
@@ -179,9 +179,9 @@ double steady_utilisation(const Schedule& schedule, double stage_s, double trans
   if (!(stage_s > 0))
     throw std::invalid_argument(fmt::format("[pipeline.steady_utilisation] stage_s must be above 0, got {}", stage_s));
   const bool split = schedule.name == "zero_bubble_h1";
-  const Cost cost = [&](int, Act act) {
-    if (act == Act::update) return 0.0;
-    return (act == Act::backward && !split ? 2 : 1) * stage_s / 3;
+  const Cost cost = [&](int, OpKind act) {
+    if (act == OpKind::update) return 0.0;
+    return (act == OpKind::backward && !split ? 2 : 1) * stage_s / 3;
   };
   // It repeats after w_0 + 1 steps, here from the first update of stage 0 on; one loop more and the drain are left out.
   // From update to update every stage does the same, so that one of them is enough.
@@ -189,7 +189,7 @@ double steady_utilisation(const Schedule& schedule, double stage_s, double trans
   const Chart chart = simulate(schedule, last + loop, cost, transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
-    if (block.act == Act::update) updated.push_back(block.end);
+    if (block.act == OpKind::update) updated.push_back(block.end);
   return static_cast<double>((last - settled) * schedule.microbatches) * stage_s / (updated[last] - updated[settled]);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "thinwire/base/options.h"
-#include "thinwire/pipeline/border_codec.h"
+#include "thinwire/pipeline/activation_codec.h"
 #include "thinwire/pipeline/schedule.h"
 
 namespace thinwire::pipeline {
@@ -24,7 +24,7 @@ struct PipelineOptions {
   int64_t discount_steps = 7000;
   std::string tie = "no";
   int64_t microbatches = 4;
-  BorderCodec codec = {};
+  ActivationCodec codec = {};
   std::string cut = "estimated";
 
   bool asynchronous() const { return schedule == "async_1f1b"; }

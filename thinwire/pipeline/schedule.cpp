@@ -40,23 +40,23 @@ std::vector<Op> Schedule::ops(int stage, int64_t step, int64_t steps) const {
     const int64_t w = warmup[stage];
     const auto exists = [&](int64_t b) { return steps == 0 || b < steps; };
     if (step == 0)
-      for (int64_t b = 0; b < w && exists(b); ++b) ops.push_back({Act::forward, b});
-    if (exists(step + w)) ops.push_back({Act::forward, step + w});
-    ops.push_back({Act::backward, step});
+      for (int64_t b = 0; b < w && exists(b); ++b) ops.push_back({OpKind::forward, b});
+    if (exists(step + w)) ops.push_back({OpKind::forward, step + w});
+    ops.push_back({OpKind::backward, step});
   } else {
     const int64_t M = microbatches, first = step * M;
     const int64_t ahead = name == "gpipe" ? M : std::min<int64_t>(stages - 1 - stage, M);
     const bool split = name == "zero_bubble_h1";
-    for (int64_t i = 0; i < ahead; ++i) ops.push_back({Act::forward, first + i});
+    for (int64_t i = 0; i < ahead; ++i) ops.push_back({OpKind::forward, first + i});
     for (int64_t i = 0; i < M; ++i) {
-      if (ahead + i < M) ops.push_back({Act::forward, first + ahead + i});
-      ops.push_back({Act::backward, first + i});
-      if (split && i >= stage) ops.push_back({Act::weights, first + i - stage});
+      if (ahead + i < M) ops.push_back({OpKind::forward, first + ahead + i});
+      ops.push_back({OpKind::backward, first + i});
+      if (split && i >= stage) ops.push_back({OpKind::weights, first + i - stage});
     }
     if (split)
-      for (int64_t i = std::max<int64_t>(0, M - stage); i < M; ++i) ops.push_back({Act::weights, first + i});
+      for (int64_t i = std::max<int64_t>(0, M - stage); i < M; ++i) ops.push_back({OpKind::weights, first + i});
   }
-  ops.push_back({Act::update, step});
+  ops.push_back({OpKind::update, step});
   return ops;
 }
 
@@ -80,7 +80,7 @@ Schedule make_schedule(const std::string& name, int stages, int64_t microbatches
   return schedule;
 }
 
-Held held(const Schedule& schedule, int stage, int64_t steps) {
+PeakStash held(const Schedule& schedule, int stage, int64_t steps) {
   check_stage(schedule, stage);
   const int64_t enough = steps > 0 ? steps : 2 * schedule.warmup[stage] + 2;  // for every version to come and go
   std::vector<Op> ops;
@@ -89,17 +89,17 @@ Held held(const Schedule& schedule, int stage, int64_t steps) {
 
   std::map<int64_t, size_t> last_use;  // of a version: position in ops
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].act == Act::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
+    if (ops[i].act == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
 
-  const Act lets_go = schedule.name == "zero_bubble_h1" ? Act::weights : Act::backward;
+  const OpKind lets_go = schedule.name == "zero_bubble_h1" ? OpKind::weights : OpKind::backward;
   std::set<int64_t> versions = {0};
   int64_t inputs = 0;
-  Held most{.versions = 1, .inputs = 0};
+  PeakStash most{.versions = 1, .inputs = 0};
   for (size_t i = 0; i < ops.size(); ++i) {
     const auto [act, batch] = ops[i];
-    if (act == Act::forward) ++inputs;
+    if (act == OpKind::forward) ++inputs;
     if (act == lets_go) --inputs;
-    if (act == Act::update) {
+    if (act == OpKind::update) {
       std::erase_if(versions, [&](int64_t v) { return !last_use.contains(v) || last_use[v] < i; });
       versions.insert(batch + 1);
     }

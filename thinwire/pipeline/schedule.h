@@ -20,10 +20,10 @@
 
 namespace thinwire::pipeline {
 
-enum class Act { forward, backward, weights, update };  // F, B, W, U
+enum class OpKind { forward, backward, weights, update };  // F, B, W, U
 
 struct Op {
-  Act act;
+  OpKind act;
   int64_t batch;  // F, B, W: which microbatch of the run (step * microbatches + its number); U: which step
   friend bool operator==(const Op&, const Op&) = default;
 };
@@ -51,10 +51,10 @@ Schedule make_schedule(const std::string& name, int stages, int64_t microbatches
 // What a stage has to keep at most, over so many steps (0: there is no last one): counted from the operations
 // themselves. A version is let go when no B to come needs it, the newest when an update replaces it: U(b) writes where
 // the version lay that B(b) was the last to use.
-struct Held {
+struct PeakStash {
   int64_t versions = 0;  // of its weights, the newest included
   int64_t inputs = 0;    // from F to B (in zero_bubble_h1 to W)
 };
-Held held(const Schedule& schedule, int stage, int64_t steps);
+PeakStash held(const Schedule& schedule, int stage, int64_t steps);
 
 }  // namespace thinwire::pipeline

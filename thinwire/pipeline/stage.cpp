@@ -10,64 +10,65 @@
 #include <cmath>
 
 #include "thinwire/base/clock.h"
-#include "thinwire/base/later.h"
-#include "thinwire/dp/hooks.h"
+#include "thinwire/base/deferred_work.h"
 
 namespace thinwire::pipeline {
 
 double unstashed_beta1(int stage, int stages) { return 0.9 + 0.09 * (stages - 1 - stage) / stages; }
 
-Stage::Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source,
-             const MakeStrategy& make_strategy, const MakeStrategy& make_tie_strategy)
-    : body_(std::move(body)),
+Stage::Stage(StageModule module, const StageOptions& options, comm::GroupPtr stages, Source source,
+             const MakeStrategy& make_strategy, const MakeStrategy& make_tie_strategy, dp::MeterPtr meter)
+    : module_(std::move(module)),
       options_(options),
-      index_(along->rank()),
+      index_(stages->rank()),
       source_(std::move(source)),
-      weights_(body_.parameters, body_.labels, options.parcel.dtype),
+      meter_(std::move(meter)),
+      weights_(module_.parameters, module_.labels, options.activation.dtype),
       begin_(options.begin) {
   const Schedule& schedule = options_.schedule;
-  TORCH_CHECK(along->size() == schedule.stages, "[pipeline.stage] the schedule is for ", schedule.stages,
-              " stages, the group has ", along->size());
-  TORCH_CHECK(!last() || body_.loss, "[pipeline.stage] the last stage needs a loss");
+  TORCH_CHECK(stages->size() == schedule.stages, "[pipeline.stage] the schedule is for ", schedule.stages,
+              " stages, the group has ", stages->size());
+  TORCH_CHECK(!last() || module_.loss, "[pipeline.stage] the last stage needs a loss");
+  rates_.resize(layout().groups.size());
   strategy_ = make_strategy(weights_);
   weights_.refresh();  // after replica 0's weights came
   ring_.push_back(weights_.x);
   for (int64_t i = 0; options_.stash && i < schedule.warmup[index_]; ++i) ring_.push_back(at::zeros_like(weights_.x));
   most_.versions = std::ssize(ring_);
-  if (!first()) up_ = std::make_unique<Border>(along, index_ - 1, options_.parcel);
-  if (!last()) down_ = std::make_unique<Border>(along, index_ + 1, options_.parcel);
-  make_tie(along->split(0, index_), make_tie_strategy);
+  if (!first()) up_ = std::make_unique<StageChannel>(stages, index_ - 1, options_.activation, meter_);
+  if (!last()) down_ = std::make_unique<StageChannel>(stages, index_ + 1, options_.activation, meter_);
+  make_tie(stages->split(0, index_), make_tie_strategy);
   for (size_t piece = 0; piece < layout().pieces.size(); ++piece) {
     const at::Tensor& parameter = weights_.parameters()[layout().pieces[piece].tensor];
-    if (parameter.is_same(body_.tied)) continue;  // its gradient is not complete before the other end's came
-    dp::on_grad_ready(parameter, [this, piece = static_cast<int>(piece)] {
+    if (parameter.is_same(module_.tied)) continue;  // its gradient is not complete before the other end's came
+    hooks_.push_back(dp::on_grad_ready(parameter, [this, piece = static_cast<int>(piece)] {
       if (!announces_) return;
       weights_.grad_ready(piece);
       strategy_->grad_ready(piece);
-    });
+    }));
   }
 }
 
-void Stage::make_tie(const comm::GroupPtr& letters, const MakeStrategy& make_strategy) {
-  if (!body_.tied.defined()) return;
+void Stage::make_tie(const comm::GroupPtr& stages, const MakeStrategy& make_strategy) {
+  if (!module_.tied.defined()) return;
   TORCH_CHECK(first() || last(), "[pipeline.stage] only the first and the last stage can share a matrix");
   for (int i = 0; i < std::ssize(layout().pieces); ++i)
-    if (weights_.parameters()[layout().pieces[i].tensor].is_same(body_.tied)) tied_piece_ = i;
+    if (weights_.parameters()[layout().pieces[i].tensor].is_same(module_.tied)) tied_piece_ = i;
   const bool apart = tied_piece_ < 0;
   TORCH_CHECK(apart == options_.schedule.asynchronous(),
               "[pipeline.stage] a tied matrix is among the parameters if and only if the schedule is synchronous");
   if (apart) {
-    tie_ = std::make_unique<Tie>(body_.tied, options_.parcel.dtype, letters, options_.schedule.warmup[0],
-                                 options_.stash, make_strategy);
+    tie_ = std::make_unique<TiedWeights>(module_.tied, options_.activation.dtype, stages, options_.schedule.warmup[0],
+                                         options_.stash, make_strategy, meter_);
   } else {
     const optim::Piece& piece = layout().pieces[tied_piece_];
     tied_grad_ = weights_.grad.narrow(0, piece.at, piece.numel);
     const int other = first() ? options_.schedule.stages - 1 : 0;
-    other_end_ = std::make_unique<Border>(letters, other, Parcel{.shape = {tied_grad_.numel()}});
+    other_end_ = std::make_unique<StageChannel>(stages, other, ActivationSpec{.shape = {tied_grad_.numel()}}, meter_);
   }
 }
 
-Rows Stage::rows(int64_t batch) {
+Batch Stage::batch_of(int64_t batch) {
   const int64_t parts = options_.schedule.microbatches, t = begin_ + batch / parts + 1, part = batch % parts;
   if (!drawn_ || drawn_->first != t) drawn_ = {t, source_(t)};
   const int64_t n = drawn_->second.tokens.size(0) / parts;
@@ -92,31 +93,31 @@ std::optional<double> Stage::step(int64_t t, double lr) {
   weights_.zero_grad();
   loss_ = 0;
   const auto ops = options_.schedule.ops(index_, done_, planned());
-  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == Act::weights; });
-  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), Act::backward, &Op::act);
+  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == OpKind::weights; });
+  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::act);
   for (const Op& op : ops) {
     announces_ = !defers && &op == &*final_backward;
     switch (op.act) {
-      case Act::forward:
+      case OpKind::forward:
         forward(op.batch);
         break;
-      case Act::backward:
+      case OpKind::backward:
         if (defers) {
-          Later later;
+          DeferredWork later;
           backward(op.batch);
-          put_off_[op.batch] = later.take();
+          deferred_[op.batch] = later.take();
         } else {
           backward(op.batch);
         }
         break;
-      case Act::weights: {
+      case OpKind::weights: {
         const auto begin = Clock::now();
-        const auto jobs = put_off_.extract(op.batch);
+        const auto jobs = deferred_.extract(op.batch);
         for (const auto& job : jobs.mapped()) job();
-        if (trace_) trace_->add(Doing::weights, begin, Clock::now(), op.batch);
+        if (trace_) trace_->add(TraceKind::weights, begin, Clock::now(), op.batch);
         break;
       }
-      case Act::update:
+      case OpKind::update:
         for (size_t piece = 0; defers && piece < layout().pieces.size(); ++piece)
           weights_.grad_ready(static_cast<int>(piece));
         update(t, lr);
@@ -127,27 +128,27 @@ std::optional<double> Stage::step(int64_t t, double lr) {
 }
 
 void Stage::forward(int64_t batch) {
-  at::Tensor& input = inputs_[batch] = first() ? rows(batch).tokens : up_->receive();
-  most_.inputs = std::max(most_.inputs, std::ssize(inputs_) + std::ssize(put_off_));
+  at::Tensor& input = inputs_[batch] = first() ? batch_of(batch).tokens : up_->recv();
+  most_.inputs = std::max(most_.inputs, std::ssize(inputs_) + std::ssize(deferred_));
   if (last()) return;
   const auto begin = Clock::now();
   at::NoGradGuard no_grad;
   bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
   if (tie_) tie_->bind_for(batch);
-  down_->send(body_.forward(input));
-  if (trace_) trace_->add(Doing::forward, begin, Clock::now(), batch);
+  down_->send(module_.forward(input));
+  if (trace_) trace_->add(TraceKind::forward, begin, Clock::now(), batch);
 }
 
 void Stage::backward(int64_t batch) {
   const at::Tensor input = inputs_.extract(batch).mapped().detach().requires_grad_(!first());
   at::Tensor gradient;
-  if (!last()) gradient = down_->receive();
+  if (!last()) gradient = down_->recv();
   const auto begin = Clock::now();
   bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
   if (tie_) tie_->zero_grad(), tie_->bind_for(batch);
-  const at::Tensor output = body_.forward(input);
+  const at::Tensor output = module_.forward(input);
   if (last()) {
-    const at::Tensor loss = body_.loss(output, rows(batch).targets);
+    const at::Tensor loss = module_.loss(output, batch_of(batch).targets);
     const double value = loss.item<double>();
     TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", begin_ + done_ + 1,
                 ": try a smaller optim.lr, or optim.clip");
@@ -159,24 +160,24 @@ void Stage::backward(int64_t batch) {
   }
   if (!first()) up_->send(input.grad());
   if (tie_) tie_->computed();
-  if (trace_) trace_->add(Doing::backward, begin, Clock::now(), batch);
+  if (trace_) trace_->add(TraceKind::backward, begin, Clock::now(), batch);
 }
 
 void Stage::update(int64_t t, double lr) {
   if (other_end_) {
     weights_.grad_ready(tied_piece_);
     other_end_->send(tied_grad_.clone());
-    tied_grad_.add_(other_end_->receive());
+    tied_grad_.add_(other_end_->recv());
   }
   const auto begin = Clock::now();
   const double own = discounted(lr, t, index_);
-  const double rates[optim::kGroups] = {own, own};
+  std::ranges::fill(rates_, own);
   const auto size = std::ssize(ring_);
   strategy_->step(
-      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates, .t = t});
+      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates_, .t = t});
   ++done_;
   if (tie_) tie_->update(t, discounted(lr, t, 0));
-  if (trace_) trace_->add(Doing::update, begin, Clock::now(), t - 1);
+  if (trace_) trace_->add(TraceKind::update, begin, Clock::now(), t - 1);
 }
 
 double Stage::discounted(double lr, int64_t t, int stage) const {
@@ -232,10 +233,10 @@ void Stage::load(const State& state) {
   const int64_t kept = inputs_ahead(index_), sent = first() ? kept : inputs_ahead(index_ - 1);
   for (int64_t k = 0; k < sent; ++k) {
     if (first()) {
-      inputs_[done_ + k] = rows(done_ + k).tokens;
+      inputs_[done_ + k] = batch_of(done_ + k).tokens;
       continue;
     }
-    at::Tensor input = at::empty(options_.parcel.shape, options_.parcel.dtype);
+    at::Tensor input = at::empty(options_.activation.shape, options_.activation.dtype);
     get(state, fmt::format("input.{}", k), input);
     if (k < kept)
       inputs_[done_ + k] = input;
@@ -247,18 +248,6 @@ void Stage::load(const State& state) {
   bound_ = -1;
   strategy_->load(with_prefix(state, "strategy."));
   if (tie_) tie_->get(state, "tie.");
-}
-
-double Stage::exposed_s() const {
-  const double tied = (tie_ ? tie_->exposed_s() : 0) + (other_end_ ? other_end_->exposed_s() : 0);
-  return tied + strategy_->exposed_s() + (up_ ? up_->exposed_s() : 0) + (down_ ? down_->exposed_s() : 0);
-}
-
-void Stage::record(const TracePtr& trace) {
-  trace_ = trace;
-  strategy_->record(trace);
-  if (up_) up_->record(trace);
-  if (down_) down_->record(trace);
 }
 
 }  // namespace thinwire::pipeline

@@ -19,17 +19,18 @@
 #include <functional>
 #include <optional>
 
+#include "thinwire/dp/hooks.h"
 #include "thinwire/dp/strategy.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
-#include "thinwire/pipeline/border.h"
 #include "thinwire/pipeline/schedule.h"
-#include "thinwire/pipeline/tie.h"
+#include "thinwire/pipeline/stage_channel.h"
+#include "thinwire/pipeline/tied_weights.h"
 
 namespace thinwire::pipeline {
 
 // What a stage computes: some units of a model in a row.
-struct Body {
+struct StageModule {
   std::vector<std::vector<at::Tensor>> parameters = {};  // by unit
   optim::Labels labels = {};
   std::function<at::Tensor(const at::Tensor& input)> forward;
@@ -37,11 +38,11 @@ struct Body {
   at::Tensor tied = {};  // of the first and the last stage: a matrix they share; see above
 };
 
-struct Rows {
+struct Batch {
   at::Tensor tokens, targets;
 };
 // All rows of step t (from 1), the same on every stage that asks.
-using Source = std::function<Rows(int64_t t)>;
+using Source = std::function<Batch(int64_t t)>;
 using MakeStrategy = std::function<dp::StrategyPtr(const optim::Flat& weights)>;
 
 struct StageOptions {
@@ -50,7 +51,7 @@ struct StageOptions {
   int64_t begin = 0;  // of them, how many were done before this pipeline was filled
   bool stash = true;
   int64_t discount_steps = 7000;
-  Parcel parcel;  // of a microbatch, between stages
+  ActivationSpec activation;  // of a microbatch, between stages
 };
 
 // beta1 of stage j of P without stash.
@@ -58,10 +59,11 @@ double unstashed_beta1(int stage, int stages);
 
 class Stage {
  public:
-  // `along` joins the stages of this replica, by their numbers. Collective over it. The second strategy is for a tied
-  // matrix.
-  Stage(Body body, const StageOptions& options, comm::GroupPtr along, Source source, const MakeStrategy& make_strategy,
-        const MakeStrategy& make_tie_strategy = {});
+  // `stages` joins the stages of this replica, by their numbers. Collective over it. The second strategy is for a tied
+  // matrix. `meter` counts waiting for neighbours; null: nobody does.
+  Stage(StageModule module, const StageOptions& options, comm::GroupPtr stages, Source source,
+        const MakeStrategy& make_strategy, const MakeStrategy& make_tie_strategy = {}, dp::MeterPtr meter = {});
+  Stage(const Stage&) = delete;  // hooks hold its place
 
   // Step t (from 1): all this stage does up to its update t, with this learning rate. Returns the mean loss of the
   // step's minibatch on the last stage; throws if that is not finite.
@@ -72,10 +74,10 @@ class Stage {
   // Computes something with other weights (an evaluation); the stage goes on with its own. A stage with a tie needs
   // that matrix, too.
   void with(const at::Tensor& weights, const at::Tensor& tied, const std::function<void()>& f);
-  Tie* tie() { return tie_.get(); }  // null where there is none
+  TiedWeights* tie() { return tie_.get(); }  // null where there is none
   dp::Strategy& strategy() { return *strategy_; }
   const optim::Layout& layout() const { return weights_.layout(); }
-  const Body& body() const { return body_; }
+  const StageModule& module() const { return module_; }
   bool first() const { return index_ == 0; }
   bool last() const { return index_ == options_.schedule.stages - 1; }
 
@@ -88,43 +90,45 @@ class Stage {
   // After the last step: waits for what is under way, and ends on the weights all replicas agree on.
   void finish();
 
-  double exposed_s() const;  // waiting for neighbours and replicas
-  Held held_most() const { return most_; }
-  void record(const TracePtr& trace);
+  PeakStash peak_stash() const { return most_; }
+  void record(const TracePtr& trace) { trace_ = trace; }  // what it computes; waits are the meter's
 
  private:
   void forward(int64_t batch);
   void backward(int64_t batch);
-  void make_tie(const comm::GroupPtr& along, const MakeStrategy& make_strategy);
+  void make_tie(const comm::GroupPtr& stages, const MakeStrategy& make_strategy);
   void update(int64_t t, double lr);
   double discounted(double lr, int64_t t, int stage) const;  // without stash
   void bind(int64_t version);
-  Rows rows(int64_t batch);  // of a microbatch
+  Batch batch_of(int64_t microbatch);
   int64_t inputs_ahead(int stage) const;
   int64_t planned() const { return options_.steps == 0 ? 0 : options_.steps - begin_; }
 
-  Body body_;
+  StageModule module_;
   const StageOptions options_;
   const int index_;
   const Source source_;
+  const dp::MeterPtr meter_;
   optim::Flat weights_;
   dp::StrategyPtr strategy_;
-  std::vector<at::Tensor> ring_;                                   // version v is in v mod its size
-  std::map<int64_t, at::Tensor> inputs_;                           // from F to B
-  std::map<int64_t, std::vector<std::function<void()>>> put_off_;  // from B to W
-  std::unique_ptr<Tie> tie_;
-  std::unique_ptr<Border> other_end_;  // of a tied matrix that is among the parameters
+  std::vector<at::Tensor> ring_;                                    // version v is in v mod its size
+  std::map<int64_t, at::Tensor> inputs_;                            // from F to B
+  std::map<int64_t, std::vector<std::function<void()>>> deferred_;  // from B to W
+  std::unique_ptr<TiedWeights> tie_;
+  std::unique_ptr<StageChannel> other_end_;  // of a tied matrix that is among the parameters
   int tied_piece_ = -1;
   at::Tensor tied_grad_;
-  std::unique_ptr<Border> up_, down_;  // towards stage 0, towards the last
-  int64_t begin_;                      // steps that were done before; versions and minibatches count from there
-  int64_t done_ = 0;                   // updates since
-  int64_t bound_ = -1;                 // version the model computes with now
-  bool announces_ = false;             // this backward completes gradients
-  double loss_ = 0;                    // of this step so far
-  std::optional<std::pair<int64_t, Rows>> drawn_;  // the last step's rows
-  Held most_;
+  std::unique_ptr<StageChannel> up_, down_;  // towards stage 0, towards the last
+  int64_t begin_;                            // steps that were done before; versions and minibatches count from there
+  int64_t done_ = 0;                         // updates since
+  int64_t bound_ = -1;                       // version the model computes with now
+  bool announces_ = false;                   // this backward completes gradients
+  double loss_ = 0;                          // of this step so far
+  std::optional<std::pair<int64_t, Batch>> drawn_;  // the last step's rows
+  PeakStash most_;
+  std::vector<double> rates_;  // learning rates, by group
   TracePtr trace_;
+  std::vector<dp::GradHookPtr> hooks_;  // last: they call what is above
 };
 
 }  // namespace thinwire::pipeline

@@ -1,7 +1,6 @@
 #include "thinwire/train/checkpoint.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <system_error>
 
@@ -107,8 +105,9 @@ void prepare(const fs::path& home, const fs::path& draft) {
   std::error_code error;
   fs::create_directories(home, error);
   check(error, home);
+  recover_checkpoints(home.parent_path());
   for (const std::string& name : names_in(home))
-    if (name.starts_with(".step-") && name.ends_with(".tmp")) remove_tree(home / name);
+    if (name.starts_with(".step-") && (name.ends_with(".tmp") || name.ends_with(".old"))) remove_tree(home / name);
   fs::create_directory(draft, error);
   check(error, draft);
 }
@@ -120,7 +119,8 @@ void publish(const fs::path& draft, const fs::path& place) {
   if (!fs::exists(fs::symlink_status(place))) {
     rename_tree(draft, place);
   } else if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
-    const fs::path aside = draft.string() + ".old.tmp";  // this file system cannot exchange: two moves
+    // This file system cannot exchange: two moves. A crash between them is mended by recover_checkpoints().
+    const fs::path aside = place.parent_path() / ("." + place.filename().string() + ".old");
     rename_tree(place, aside);
     try {
       rename_tree(draft, place);
@@ -147,32 +147,23 @@ void prune(const fs::path& home, int64_t saved, int64_t keep) {
 
 // --- ranks
 
-// Does `work` on every rank and waits for all. If it throws on one, rank 0 removes the draft and then every rank
-// throws: its own error, or one that names the first rank that failed.
-void together(comm::Group& group, const fs::path& draft, const std::function<void()>& work) {
-  std::exception_ptr own;
+// Does `work` on every rank and waits for all. If it throws on one, the draft is removed and then every rank throws.
+void together(const comm::World& world, const fs::path& draft, const std::function<void()>& work) {
   try {
-    work();
+    world.together(work);
   } catch (...) {
-    own = std::current_exception();
+    std::error_code ignored;  // what cannot be removed now is a leftover for the next save
+    if (world.is_rank0() || !world.shares_disk) fs::remove_all(draft, ignored);
+    world.group->barrier();
+    throw;
   }
-  const at::Tensor worst = at::scalar_tensor(own ? group.size() - group.rank() : 0, at::kLong);
-  group.all_reduce_(worst, comm::Reduce::max, comm::Kind::control)->wait();
-  const int64_t failed = worst.item<int64_t>();
-  if (failed == 0) return;
-
-  std::error_code ignored;  // what cannot be removed now is a leftover for the next save
-  if (group.rank() == 0) fs::remove_all(draft, ignored);
-  group.barrier();
-  if (own) std::rethrow_exception(own);
-  TORCH_CHECK(false, draft.string(), ": rank ", group.size() - failed, " could not write the checkpoint");
 }
 
 std::vector<Written> gather(const Written& own, comm::Group& group) {
   const at::Tensor in = at::empty({2}, at::kLong), out = at::empty({group.size(), 2}, at::kLong);
   in.mutable_data_ptr<int64_t>()[0] = own.bytes;
   in.mutable_data_ptr<int64_t>()[1] = std::bit_cast<int64_t>(own.xxh3);
-  group.all_gather(out, in, comm::Kind::control)->wait();
+  group.all_gather(out, in, comm::TrafficKind::control)->wait();
   std::vector<Written> all;
   for (auto* row = out.const_data_ptr<int64_t>(); std::ssize(all) < group.size(); row += 2)
     all.push_back({row[0], std::bit_cast<uint64_t>(row[1])});
@@ -233,17 +224,18 @@ json parse_manifest(const std::string& text, const fs::path& path) {
 
 using Files = std::map<std::string, Written>;
 
-void write_manifest(const fs::path& path, int64_t step, const json& facts, int64_t ranks, int64_t stages,
-                    const Files& written) {
+// The manifest's text; `path` is for messages.
+std::string manifest_text(const fs::path& path, int64_t step, const json& facts, const comm::MeshShape& shape,
+                          const Files& written) {
   json files;
   for (const auto& [name, file] : written) files[name] = {{"bytes", file.bytes}, {"xxh3", hex(file.xxh3)}};
   json manifest{{"format", kFormat},          {"version", kVersion}, {"step", step},
-                {"replicas", ranks / stages}, {"facts", facts},      {"files", files}};
-  if (stages > 1) manifest["stages"] = stages;
+                {"replicas", shape.replicas}, {"facts", facts},      {"files", files}};
+  if (shape.stages > 1) manifest["stages"] = shape.stages;
   manifest["xxh3"] = seal_of(manifest);
   const std::string text = manifest.dump(2) + "\n";
   parse_manifest(text, path);  // facts that could not be read back must not get onto disk
-  write_bytes(path, {text});
+  return text;
 }
 
 Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
@@ -263,35 +255,51 @@ Safetensors read_part(const fs::path& folder, const std::string& name, const jso
 }  // namespace
 
 void save_checkpoint(const fs::path& run, int64_t step, const State& state, const json& facts, int64_t keep,
-                     comm::Group& group, int64_t stages) {
+                     const comm::World& world, const comm::MeshShape& shape) {
   TORCH_CHECK(step >= 0, "[train.checkpoint] step must be at least 0, got ", step);
   TORCH_CHECK(keep >= 1, "[train.checkpoint] keep must be at least 1, got ", keep);
-  TORCH_CHECK(stages >= 1 && group.size() % stages == 0, "[train.checkpoint] ", group.size(), " ranks cannot be ",
-              stages, " stages");
+  TORCH_CHECK(shape.ranks() == world.size(), "[train.checkpoint] ", world.size(), " ranks cannot be ", shape.replicas,
+              " replicas of ", shape.stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
-  const bool first = group.rank() == 0;
-  const int64_t stage = group.rank() % stages, replica = group.rank() / stages;
+  const bool keeps_house = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
+  const auto [replica, stage, shard] = shape.of(world.rank());
   Written all, own;
 
-  together(group, draft, [&] {
-    if (first) prepare(home, draft);
+  together(world, draft, [&] {
+    if (keeps_house) prepare(home, draft);
   });
-  together(group, draft, [&] {
-    if (replica == 0) all = write_part(draft / all_name(stage, stages), state, true);
-    own = write_part(draft / replica_name(replica, stage, stages), state, false);
+  together(world, draft, [&] {
+    if (replica == 0 || !world.shares_disk) all = write_part(draft / all_name(stage, shape.stages), state, true);
+    own = write_part(draft / replica_name(replica, stage, shape.stages), state, false);
   });
-  const std::vector<Written> alls = gather(all, group), owns = gather(own, group);
-  together(group, draft, [&] {
-    if (!first) return;
+  const std::vector<Written> alls = gather(all, *world.group), owns = gather(own, *world.group);
+  std::string manifest;
+  together(world, draft, [&] {
+    if (!world.is_rank0()) return;
     Files files;
-    for (int64_t rank = 0; rank < group.size(); ++rank) {
-      files[replica_name(rank / stages, rank % stages, stages)] = owns[rank];
-      if (rank < stages) files[all_name(rank, stages)] = alls[rank];
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const comm::Coordinates at = shape.of(rank);
+      files[replica_name(at.replica, at.stage, shape.stages)] = owns[rank];
+      if (at.replica == 0) files[all_name(at.stage, shape.stages)] = alls[rank];
     }
-    write_manifest(draft / kManifest, step, facts, group.size(), stages, files);
+    manifest = manifest_text(draft / kManifest, step, facts, shape, files);
+  });
+  manifest = world.broadcast_bytes(std::move(manifest));
+  together(world, draft, [&] {
+    if (!keeps_house) return;
+    write_bytes(draft / kManifest, {manifest});
     publish(draft, home / step_name(step));
     prune(home, step, keep);
   });
+}
+
+void recover_checkpoints(const fs::path& run) {
+  const fs::path home = home_of(run);
+  for (const std::string& name : names_in(home)) {
+    if (!name.starts_with(".step-") || !name.ends_with(".old")) continue;
+    const fs::path place = home / name.substr(1, name.size() - 5);
+    if (!fs::exists(fs::symlink_status(place))) rename_tree(home / name, place);
+  }
 }
 
 int64_t newest_checkpoint(const fs::path& run) {

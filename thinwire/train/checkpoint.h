@@ -18,16 +18,21 @@
 #include <vector>
 
 #include "thinwire/base/state.h"
-#include "thinwire/comm/group.h"
+#include "thinwire/comm/coordinates.h"
+#include "thinwire/comm/world.h"
 
 namespace thinwire::train {
 
-// Collective over `group` (bare; rank = replica * stages + stage). `facts` become part of the manifest and are read
-// back as they were; rank 0's count. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is
+// Collective over the world. `facts` become part of the manifest and are read back as they were; rank 0's count. Where
+// ranks do not share a disk each has all of this under its own `run`: what all hold alike, its own part, and the
+// manifest of everybody's. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is
 // in place. If writing fails (no space), the unfinished folder is removed, older checkpoints stay, and every rank
 // throws.
 void save_checkpoint(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts,
-                     int64_t keep, comm::Group& group, int64_t stages = 1);
+                     int64_t keep, const comm::World& world, const comm::MeshShape& shape);
+
+// Puts back a checkpoint whose re-saving was cut short between two renames. Not collective; by whoever may write there.
+void recover_checkpoints(const std::filesystem::path& run);
 
 // The step of the newest checkpoint of a run, or -1.
 int64_t newest_checkpoint(const std::filesystem::path& run);

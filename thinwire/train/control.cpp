@@ -2,11 +2,22 @@
 
 #include <ATen/ops/empty.h>
 
-namespace thinwire::train {
+#include <algorithm>
+#include <utility>
 
-void Control::tell(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
+#include "thinwire/base/clock.h"
+
+namespace thinwire::train {
+namespace {
+
+constexpr int64_t kMostLag = 1024;
+constexpr double kSmallPart = 0.05;  // of a step, that may go to waiting
+
+}  // namespace
+
+void Control::post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
                    const std::optional<dp::GradientNorms>& norms) {
-  at::Tensor values = at::empty({10}, at::kDouble);
+  at::Tensor values = at::empty({11}, at::kDouble);
   double* v = values.mutable_data_ptr<double>();
   v[0] = stop ? 1 : 0;
   v[1] = loss.value_or(0);
@@ -18,28 +29,43 @@ void Control::tell(int64_t step, bool stop, std::optional<double> loss, const Co
   v[7] = norms ? norms->mean : 0;
   v[8] = static_cast<double>(costs.stage_bytes);
   v[9] = loss ? 1 : 0;
-  sent_.push_back({step, values, bare_->all_reduce_(values, comm::Reduce::sum, comm::Kind::control)});
+  v[10] = std::exchange(waited_, false) ? 1 : 0;
+  step_s_ = costs.seconds - std::exchange(seconds_, costs.seconds);
+  posted_.push_back({step, values, group_->all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)});
 }
 
-std::optional<Tally> Control::next(int behind) {
-  if (static_cast<int>(sent_.size()) <= behind) return {};
-  Sent oldest = std::move(sent_.front());
-  sent_.pop_front();
-  oldest.work->wait();
-  const double* v = oldest.values.const_data_ptr<double>();
-  const double n = bare_->size();
-  Tally tally{.step = oldest.step,
-              .stop = v[0] > 0,
-              .loss = v[1] / v[9],
-              .costs = {},
-              .wire_bytes = v[5] / n,
-              .stage_bytes = v[8] / n,
-              .norms = {}};
-  tally.costs.seconds = v[2] / n;
-  tally.costs.exposed_s = v[3] / n;
-  tally.costs.compute_s = v[4] / n;
-  tally.norms = {.local = v[6] / n, .mean = v[7] / n};
-  return tally;
+std::optional<StepStats> Control::next() {
+  if (std::ssize(posted_) <= lag_) return {};
+  const auto begin = Clock::now();
+  auto stats = oldest();
+  waited_ |= seconds_since(begin) > kSmallPart * step_s_;
+  return stats;
+}
+
+std::optional<StepStats> Control::next_of_all() {
+  if (posted_.empty()) return {};
+  return oldest();
+}
+
+std::optional<StepStats> Control::oldest() {
+  const Posted posted = std::move(posted_.front());
+  posted_.pop_front();
+  posted.work->wait();
+  const double* v = posted.values.const_data_ptr<double>();
+  const double n = group_->size();
+  StepStats stats{.step = posted.step,
+                  .stop = v[0] > 0,
+                  .loss = v[1] / v[9],
+                  .costs = {},
+                  .wire_bytes = v[5] / n,
+                  .stage_bytes = v[8] / n,
+                  .norms = {}};
+  stats.costs.seconds = v[2] / n;
+  stats.costs.exposed_s = v[3] / n;
+  stats.costs.compute_s = v[4] / n;
+  stats.norms = {.local = v[6] / n, .mean = v[7] / n};
+  if (v[10] > 0) lag_ = std::min(2 * lag_, kMostLag);
+  return stats;
 }
 
 }  // namespace thinwire::train

@@ -1,7 +1,9 @@
 // What the ranks tell each other after every step beside training: whether to stop, and figures for the progress line.
 //
-// It travels over the bare group, one step behind: the answer for step t is looked at after step t + 1, so no rank
-// waits for it. All ranks see the same answer at the same step, so they stop together.
+// It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
+// all ranks alike, so they stop together. lag starts at 1, plus as many steps as a rank may be ahead of another. Where
+// a rank has to wait for an answer, for more than a small part of a step, it says so in its next message, and when that
+// one is looked at, lag doubles, on all ranks at the same step: a slow control network delays a stop, never a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +16,7 @@
 
 namespace thinwire::train {
 
-struct Tally {
+struct StepStats {
   int64_t step = 0;
   bool stop = false;
   double loss = 0;  // means over the ranks, of the loss over those who know it
@@ -25,20 +27,27 @@ struct Tally {
 
 class Control {
  public:
-  explicit Control(comm::GroupPtr bare) : bare_(std::move(bare)) {}
-  void tell(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
+  Control(comm::GroupPtr group, int64_t lead) : group_(std::move(group)), lag_(1 + lead) {}
+  void post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
             const std::optional<dp::GradientNorms>& norms);
-  // The oldest tally that is more than `behind` steps old, waited for; nothing if there is none.
-  std::optional<Tally> next(int behind);
+  // The oldest stats that are due after the last step that was posted, waited for; nothing if none are.
+  std::optional<StepStats> next();
+  // The oldest stats, due or not: for moments when all ranks stop anyway.
+  std::optional<StepStats> next_of_all();
 
  private:
-  struct Sent {
+  std::optional<StepStats> oldest();
+
+  struct Posted {
     int64_t step;
     at::Tensor values;
     comm::WorkPtr work;
   };
-  comm::GroupPtr bare_;
-  std::deque<Sent> sent_;
+  const comm::GroupPtr group_;
+  int64_t lag_;
+  bool waited_ = false;              // since the last post
+  double seconds_ = 0, step_s_ = 0;  // so far, and of the last step
+  std::deque<Posted> posted_;
 };
 
 }  // namespace thinwire::train

@@ -51,7 +51,8 @@ void generate(models::Model& model, int64_t context, std::string_view prompt, co
   for (int64_t i = 0; i < options.tokens; ++i) {
     if (std::ssize(seen) > context) seen.erase(0, seen.size() - context);
     const at::Tensor logits_V = model.forward(tokens_of(seen)).select(0, 0).select(0, -1);
-    const uint64_t bits = mix({static_cast<uint64_t>(options.seed), word("generate"), static_cast<uint64_t>(i)});
+    const uint64_t bits =
+        hash64({static_cast<uint64_t>(options.seed), stream_id("generate"), static_cast<uint64_t>(i)});
     seen += static_cast<char>(choose(logits_V, options.temperature, options.top_k, bits));
     if (!emit(seen.back())) return;
   }

@@ -15,8 +15,8 @@
 #include "thinwire/base/errors.h"
 #include "thinwire/optim/flat.h"
 #include "thinwire/train/checkpoint.h"
-#include "thinwire/train/cutting.h"
 #include "thinwire/train/safetensors.h"
+#include "thinwire/train/stages.h"
 
 namespace thinwire::train {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-bool there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -68,20 +68,23 @@ at::Tensor weights_of_file(const fs::path& path, const models::Model& model, con
   return x;
 }
 
-// What replicas agree on: a strategy's z, or the weights themselves where all replicas have the same.
+// What replicas agree on: the entry that the manifest names. Checkpoints of version 0.1.0 name none; there it is a
+// strategy's z, or the weights themselves.
 at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, const models::Model& model) {
+  const json facts = read_manifest(folder).facts;
   const auto agreed = [&](const State& state, const std::string& prefix) {
-    const auto z = state.find(prefix + "strategy.z"), x = state.find(prefix + "x");
-    TORCH_CHECK(z != state.end() || x != state.end(), folder.string(), ": has neither ", prefix, "strategy.z nor ",
-                prefix, "x");
-    const at::Tensor& weights = z != state.end() ? z->second.value : x->second.value;
+    const std::string by_kind = state.contains(prefix + "strategy.z") ? "strategy.z" : "x";
+    const std::string name = prefix + facts.value("agreed", by_kind);
+    const auto found = state.find(name);
+    TORCH_CHECK(found != state.end(), folder.string(), ": has no ", name);
+    const at::Tensor& weights = found->second.value;
     TORCH_CHECK(weights.dim() == 1 && weights.scalar_type() == at::kFloat, folder.string(),
                 ": weights should be a row of floats, are ", weights.scalar_type(), " ", weights.sizes());
     return weights;
   };
   const State first = load_checkpoint(folder, 0).state;
   const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
-  return assembled(recipe, model, tied, [&](int stage, int64_t numel) {
+  return gather_stages(recipe, model, tied, [&](int stage, int64_t numel) {
     at::Tensor weights = agreed(stage == 0 ? first : load_checkpoint(folder, 0, stage).state, "");
     TORCH_CHECK(weights.numel() == numel, folder.string(), ": should have ", numel, " weights, has ", weights.numel());
     return weights;
@@ -177,14 +180,14 @@ void read_metrics(const fs::path& path, RunFacts& facts) {
 
 Recipe recipe_of_checkpoint(const fs::path& folder) { return recipe_of(read_manifest(folder).facts, folder); }
 
-bool is_checkpoint(const fs::path& path) { return there(path / "manifest.json"); }
+bool is_checkpoint(const fs::path& path) { return path_exists(path / "manifest.json"); }
 
 void check_is_run_or_checkpoint(const fs::path& path) {
-  if (!there(path)) throw BadInput("there is no {}", path.string());
-  if (there(path / "recipe.toml") || is_checkpoint(path)) return;
+  if (!path_exists(path)) throw BadInput("there is no {}", path.string());
+  if (path_exists(path / "recipe.toml") || is_checkpoint(path)) return;
   std::vector<std::string> runs;
   for (const fs::path& below : inside(path))
-    if (there(below / "recipe.toml")) runs.push_back(below.string());
+    if (path_exists(below / "recipe.toml")) runs.push_back(below.string());
   if (runs.empty()) throw BadInput("{} is neither a run (recipe.toml) nor a checkpoint (manifest.json)", path.string());
   throw BadInput("{} holds several runs: name one of {}", path.string(), fmt::join(runs, ", "));
 }
@@ -192,7 +195,7 @@ void check_is_run_or_checkpoint(const fs::path& path) {
 Trained load_trained(const fs::path& path) {
   check_is_run_or_checkpoint(path);
   if (is_checkpoint(path)) return of_checkpoint(path);
-  if (there(path / "model.safetensors")) return of_file(path);
+  if (path_exists(path / "model.safetensors")) return of_file(path);
   const int64_t step = newest_checkpoint(path);
   if (step < 0) throw BadInput("{} has no weights yet: neither model.safetensors nor a checkpoint", path.string());
   return of_checkpoint(path / "checkpoints" / fmt::format("step-{}", step));
@@ -230,7 +233,7 @@ RunFacts inspect_run(const fs::path& dir) {
   facts.parameters = model_of(facts.recipe)->numel();
   facts.planned_steps = facts.recipe.planned_steps();
   read_metrics(dir / "metrics.jsonl", facts);
-  facts.finished = there(dir / "model.safetensors");
+  facts.finished = path_exists(dir / "model.safetensors");
   if (facts.finished) {
     try {
       facts.weights_hash = of_file(dir).weights_hash;

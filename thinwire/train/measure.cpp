@@ -18,7 +18,7 @@
 #include "thinwire/kernels/outer.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/kernels/sgd.h"
-#include "thinwire/net/emulated_mail.h"
+#include "thinwire/net/emulated_transport.h"
 
 #define THINWIRE_TEXT_OF(x) #x
 #define THINWIRE_TEXT(x) THINWIRE_TEXT_OF(x)
@@ -52,13 +52,14 @@ double copy_gigabytes_per_s() {
 // Mean seconds of `times` all-reduces, by rank 0's clock.
 double all_reduce_s(int ranks, int64_t bytes, int times, const net::Link& link) {
   double seconds = 0;
-  comm::run_world(ranks, [&](std::shared_ptr<comm::MailGroup> bare) {
-    const auto wire = bare->over(link.none() ? bare->mail() : std::make_shared<net::EmulatedMail>(bare->mail(), link));
+  comm::run_world(ranks, [&](std::shared_ptr<comm::TransportGroup> bare) {
+    const auto wire = bare->with_transport(
+        link.none() ? bare->transport() : std::make_shared<net::EmulatedTransport>(bare->transport(), link));
     const at::Tensor x = at::zeros({bytes / 4});
-    wire->all_reduce_(x, comm::Reduce::sum, comm::Kind::payload)->wait();  // the first one gets its memory
+    wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();  // the first one gets its memory
     bare->barrier();
     const double own = seconds_of([&] {
-      for (int i = 0; i < times; ++i) wire->all_reduce_(x, comm::Reduce::sum, comm::Kind::payload)->wait();
+      for (int i = 0; i < times; ++i) wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();
     });
     if (bare->rank() == 0) seconds = own / times;
   });
@@ -88,7 +89,7 @@ bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
       {"sgd", 3, 2, [&] { kernels::sgd(p(0), p(0), p(1), p(2), kNumel, sgd); }},
       {"outer update, waiting", 3, 3, [&] { kernels::outer_update(outer, kNumel, {.decay = 0.2f, .bound = 1e-3f}); }},
       {"outer update, late", 4, 4,
-       [&] { kernels::outer_update(outer, kNumel, {.turn = true, .decay = 0.2f, .bound = 1e-3f}); }},
+       [&] { kernels::outer_update(outer, kNumel, {.launch = true, .decay = 0.2f, .bound = 1e-3f}); }},
       {"sum of squares", 1, 0, [&] { kernels::sum_squares(vectors[0]); }},
   };
   for (int i = 0; i < kTries; ++i)  // in turns, so that a slow moment hits all alike

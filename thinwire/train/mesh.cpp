@@ -1,27 +1,38 @@
 #include "thinwire/train/mesh.h"
 
-#include "thinwire/net/emulated_mail.h"
+#include <c10/util/Exception.h>
+
+#include "thinwire/net/emulated_transport.h"
 
 namespace thinwire::train {
 
-Mesh make_mesh(const Recipe& recipe, const std::shared_ptr<comm::MailGroup>& bare, const TracePtr& trace) {
+MeshShape shape_of(const Recipe& recipe) {
+  return {static_cast<int>(recipe.workers.replicas), static_cast<int>(recipe.workers.stages),
+          static_cast<int>(recipe.workers.shards)};
+}
+
+Mesh make_mesh(const Recipe& recipe, const comm::World& world, const TracePtr& trace) {
   Mesh mesh;
-  mesh.stages = static_cast<int>(recipe.workers.stages), mesh.replicas = static_cast<int>(recipe.workers.replicas);
-  mesh.stage = bare->rank() % mesh.stages, mesh.replica = bare->rank() / mesh.stages;
-  mesh.bare = bare;
+  mesh.shape = shape_of(recipe);
+  TORCH_CHECK(mesh.shape.ranks() == world.size(), "[train] the recipe asks for ", mesh.shape.replicas, " replicas x ",
+              mesh.shape.stages, " stages x ", mesh.shape.shards, " shards = ", mesh.shape.ranks(),
+              " ranks, there are ", world.size());
+  mesh.at = mesh.shape.of(world.rank());
+  const auto& bare = world.group;
   auto over = [&](const net::Link& link) {
-    return link.none() ? bare->over(bare->mail())
-                       : bare->over(std::make_shared<net::EmulatedMail>(bare->mail(), link, recipe.train.seed));
+    if (link.none()) return bare->with_transport(bare->transport());
+    return bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link, recipe.train.seed));
   };
-  auto wire = over(recipe.link.replicas);
-  mesh.wire = wire, mesh.across = bare;
-  if (mesh.stages > 1) {
-    mesh.wire = wire->split(mesh.stage, mesh.replica);
-    mesh.across = bare->split(mesh.stage, mesh.replica);
-    mesh.along = over(recipe.link.stages)->split(mesh.replica, mesh.stage);
-    mesh.bare_along = bare->split(mesh.replica, mesh.stage);
+  auto replicas = over(recipe.link.replicas);
+  mesh.control = over(recipe.link.control);
+  mesh.replica_group = replicas, mesh.replica_control = mesh.control;
+  if (mesh.shape.stages > 1) {
+    mesh.replica_group = replicas->split(mesh.at.stage, mesh.at.replica);
+    mesh.replica_control = mesh.control->split(mesh.at.stage, mesh.at.replica);
+    mesh.pipeline_group = over(recipe.link.stages)->split(mesh.at.replica, mesh.at.stage);
+    mesh.pipeline_control = mesh.control->split(mesh.at.replica, mesh.at.stage);
   }
-  wire->record(trace);
+  replicas->record(trace);
   return mesh;
 }
 

@@ -1,26 +1,32 @@
-// Where a rank stands among replicas and stages, and over which groups it talks.
-//
-// rank = replica * stages + stage. A rank has one link to the other replicas and one to its neighbours in the pipeline.
+// Where a rank stands among replicas, stages and shards, and over which groups it talks.
 #pragma once
 
-#include "thinwire/comm/mail_group.h"
+#include "thinwire/base/trace.h"
+#include "thinwire/comm/coordinates.h"
+#include "thinwire/comm/world.h"
 #include "thinwire/train/recipe.h"
 
 namespace thinwire::train {
 
-struct Mesh {
-  int replica = 0, stage = 0, replicas = 1, stages = 1;
-  std::shared_ptr<comm::MailGroup> bare;  // all ranks, as fast as it goes: for what is not training
-  // The same stage of every replica: over link.replicas, and bare.
-  comm::GroupPtr wire, across;
-  // The stages of this replica: over link.stages, and bare. Null where there is one stage.
-  comm::GroupPtr along, bare_along;
+using comm::Coordinates;
+using comm::MeshShape;
+MeshShape shape_of(const Recipe& recipe);
 
-  bool leads() const { return bare->rank() == 0; }
-  bool last_stage() const { return stage == stages - 1; }
+// A rank has one link to the other replicas and one to its neighbours in the pipeline.
+struct Mesh {
+  MeshShape shape;
+  Coordinates at;
+  std::shared_ptr<comm::TransportGroup> control;  // all ranks, over link.control: for what is not training
+  // The same stage of every replica: over link.replicas, and over link.control.
+  comm::GroupPtr replica_group, replica_control;
+  // The stages of this replica: over link.stages, and over link.control. Null where there is one stage.
+  comm::GroupPtr pipeline_group, pipeline_control;
+
+  bool is_rank0() const { return control->rank() == 0; }
+  bool last_stage() const { return at.stage == shape.stages - 1; }
 };
 
-// Collective. Exchanges over the emulated links are entered in `trace`.
-Mesh make_mesh(const Recipe& recipe, const std::shared_ptr<comm::MailGroup>& bare, const TracePtr& trace);
+// Collective. Exchanges between replicas are entered in `trace`.
+Mesh make_mesh(const Recipe& recipe, const comm::World& world, const TracePtr& trace);
 
 }  // namespace thinwire::train

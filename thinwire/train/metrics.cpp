@@ -43,6 +43,7 @@ Json to_json(const Result& r, const std::string& event) {
                {"wire_bytes", r.wire_bytes},
                {"setup_bytes", r.setup_bytes},
                {"finish_bytes", r.finish_bytes},
+               {"control_bytes", r.control_bytes},
                {"finish_s", r.finish_s},
                {"weights_hash", r.weights_hash}};
   if (r.stage_bytes) json["stage_bytes"] = *r.stage_bytes;

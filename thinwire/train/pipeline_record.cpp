@@ -7,30 +7,30 @@
 #include <map>
 
 #include "thinwire/base/errors.h"
-#include "thinwire/pipeline/border.h"
-#include "thinwire/train/cutting.h"
+#include "thinwire/pipeline/stage_channel.h"
 #include "thinwire/train/json_fields.h"
+#include "thinwire/train/stages.h"
 
 namespace thinwire::train {
 namespace {
 
-using pipeline::Act;
 using pipeline::Block;
 using pipeline::Chart;
 using pipeline::Op;
+using pipeline::OpKind;
 using pipeline::Schedule;
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 struct Kind {
-  Act act;
-  Doing doing;
+  OpKind act;
+  TraceKind doing;
   const char* letter;
 };
-constexpr Kind kKinds[] = {{Act::forward, Doing::forward, "F"},
-                           {Act::backward, Doing::backward, "B"},
-                           {Act::weights, Doing::weights, "W"},
-                           {Act::update, Doing::update, "U"}};
+constexpr Kind kKinds[] = {{OpKind::forward, TraceKind::forward, "F"},
+                           {OpKind::backward, TraceKind::backward, "B"},
+                           {OpKind::weights, TraceKind::weights, "W"},
+                           {OpKind::update, TraceKind::update, "U"}};
 
 struct Steps {
   int64_t first, last;  // from 1
@@ -65,8 +65,8 @@ Steps undisturbed(const Recipe& recipe, const Schedule& schedule, int64_t done, 
 }
 
 // The block without what lies in one of `waits`.
-void add_without(const std::vector<Stretch>& waits, Block block, Clock::time_point zero, std::vector<Block>& into) {
-  for (const Stretch& wait : waits) {
+void add_without(const std::vector<Interval>& waits, Block block, Clock::time_point zero, std::vector<Block>& into) {
+  for (const Interval& wait : waits) {
     const double begin = seconds_between(zero, wait.begin), end = seconds_between(zero, wait.end);
     if (end <= block.begin || begin >= block.end) continue;
     if (begin > block.begin) into.push_back({block.act, block.batch, block.begin, begin});
@@ -78,12 +78,12 @@ void add_without(const std::vector<Stretch>& waits, Block block, Clock::time_poi
 
 Chart chart_of(const std::vector<TracePtr>& traces, int stages) {
   Chart chart{std::vector<std::vector<Block>>(stages)};
-  const auto zero = traces.at(0)->of(Doing::update).at(0).begin;
+  const auto zero = traces.at(0)->of(TraceKind::update).at(0).begin;
   for (int j = 0; j < stages; ++j) {
-    auto waits = traces.at(j)->of(Doing::wait);
-    std::ranges::sort(waits, {}, &Stretch::begin);
+    auto waits = traces.at(j)->of(TraceKind::wait);
+    std::ranges::sort(waits, {}, &Interval::begin);
     for (const Kind& kind : kKinds)
-      for (const Stretch& s : traces[j]->of(kind.doing))
+      for (const Interval& s : traces[j]->of(kind.doing))
         add_without(waits, {kind.act, s.number, seconds_between(zero, s.begin), seconds_between(zero, s.end)}, zero,
                     chart.stages[j]);
     std::ranges::sort(chart.stages[j], {}, &Block::begin);
@@ -101,7 +101,7 @@ double median(std::vector<double> values) {
 std::vector<StageCosts> costs_of(const Chart& chart) {
   std::vector<StageCosts> costs;
   for (const auto& blocks : chart.stages) {
-    const auto median_of = [&](Act act) {
+    const auto median_of = [&](OpKind act) {
       std::map<int64_t, double> seconds;  // of one operation: it may be in pieces
       for (const Block& block : blocks)
         if (block.act == act) seconds[block.batch] += block.end - block.begin;
@@ -109,14 +109,14 @@ std::vector<StageCosts> costs_of(const Chart& chart) {
       for (const auto& entry : seconds) all.push_back(entry.second);
       return median(std::move(all));
     };
-    costs.push_back(
-        {median_of(Act::forward), median_of(Act::backward), median_of(Act::weights), median_of(Act::update)});
+    costs.push_back({median_of(OpKind::forward), median_of(OpKind::backward), median_of(OpKind::weights),
+                     median_of(OpKind::update)});
   }
   return costs;
 }
 
 pipeline::Cost cost_of(const std::vector<StageCosts>& costs) {
-  return [&costs](int stage, Act act) { return costs.at(stage).of(act); };
+  return [&costs](int stage, OpKind act) { return costs.at(stage).of(act); };
 }
 
 // From the beginning of a step's first operation on stage 0 to the end of a later one's update there. Steps as `chart`
@@ -125,7 +125,7 @@ PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t 
   double from = INFINITY, to = 0;
   for (const Block& block : chart.stages[0]) {
     if (Op{block.act, block.batch} == ops.front()) from = std::min(from, block.begin);
-    if (Op{block.act, block.batch} == Op{Act::update, last_step - 1}) to = std::max(to, block.end);
+    if (Op{block.act, block.batch} == Op{OpKind::update, last_step - 1}) to = std::max(to, block.end);
   }
   PipelinePicture picture{chart.between(from, to), to - from};
   if (!(picture.seconds > 0)) return {};
@@ -145,7 +145,7 @@ PipelinePicture plan(const Schedule& schedule, const Steps& steps, int64_t plann
   PipelinePicture shown = picture(simulate(schedule, all, cost_of(costs), transfer_s), schedule.ops(0, settle, all),
                                   settle + steps.count());
   for (auto& blocks : shown.chart.stages)
-    for (Block& block : blocks) block.batch += left_out * (block.act == Act::update ? 1 : schedule.microbatches);
+    for (Block& block : blocks) block.batch += left_out * (block.act == OpKind::update ? 1 : schedule.microbatches);
   return shown;
 }
 
@@ -208,15 +208,15 @@ PipelinePicture picture_of(const Json& json, const char* key, size_t stages, con
 
 }  // namespace
 
-double StageCosts::of(Act act) const {
+double StageCosts::of(OpKind act) const {
   switch (act) {
-    case Act::forward:
+    case OpKind::forward:
       return forward_s;
-    case Act::backward:
+    case OpKind::backward:
       return backward_s;
-    case Act::weights:
+    case OpKind::weights:
       return weights_s;
-    case Act::update:
+    case OpKind::update:
       return update_s;
   }
   return 0;
@@ -240,7 +240,7 @@ double steady_utilisation(const Schedule& schedule, const std::vector<StageCosts
   const Chart chart = simulate(schedule, last + loop, cost_of(costs), transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
-    if (block.act == Act::update) updated.push_back(block.end);
+    if (block.act == OpKind::update) updated.push_back(block.end);
   double step_s = 0;  // of all stages
   for (int j = 0; j < schedule.stages; ++j)
     for (const Op& op : schedule.ops(j, settled, 0)) step_s += costs.at(j).of(op.act);
@@ -252,7 +252,7 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   const Schedule schedule = schedule_of(recipe);
   // Traces keep so many stretches of a kind, and a microbatch has at most two waits.
   const int64_t reach =
-      std::min(std::ssize(traces.at(0)->of(Doing::update)), std::max<int64_t>(1, 1024 / schedule.microbatches));
+      std::min(std::ssize(traces.at(0)->of(TraceKind::update)), std::max<int64_t>(1, 1024 / schedule.microbatches));
   if (reach == 0) return {};
   PipelineRecord record;
   record.schedule = schedule.name;
@@ -261,7 +261,7 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   record.stash = recipe.pipeline.stash || !schedule.asynchronous();
 
   const net::Link& link = recipe.link.stages;
-  record.transfer_bytes = pipeline::message_bytes(parcel_of(recipe));
+  record.transfer_bytes = pipeline::message_bytes(activation_spec_of(recipe));
   record.transfer_s = link.latency + link.jitter / 2 + 8 * static_cast<double>(record.transfer_bytes) / link.rate;
 
   const Chart chart = chart_of(traces, schedule.stages);
@@ -345,8 +345,8 @@ PipelineRecord pipeline_of_json(const Json& json, const std::string& place) {
 std::string schedule_text(const Recipe& recipe, int width) {
   const Schedule schedule = schedule_of(recipe);
   const bool split = schedule.name == "zero_bubble_h1";
-  const pipeline::Cost cost = [&](int, Act act) {
-    return act == Act::update ? 0 : act == Act::backward && !split ? 2 : 1;
+  const pipeline::Cost cost = [&](int, OpKind act) {
+    return act == OpKind::update ? 0 : act == OpKind::backward && !split ? 2 : 1;
   };
   // What fits if a column is 1: of a schedule with an end to each step whole steps.
   const int columns = std::max(width, 40) - 17;

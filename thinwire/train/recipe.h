@@ -35,13 +35,14 @@ void fields(F&& f, WorkersOptions& o) {
 }
 
 struct LinkOptions {
-  net::Link replicas, stages;
+  net::Link replicas, stages, control;
 };
 template <class F>
 void fields(F&& f, LinkOptions& o) {
   f("replicas", o.replicas, any(),
     "emulated link of each replica, \"rate/latency\" like \"100mbit/20ms\" (docs/net.md has more), or \"none\"");
   f("stages", o.stages, any(), "emulated link of each rank to the stages before and after it, likewise");
+  f("control", o.control, any(), "emulated link of what is not training (progress, evaluation, stopping), likewise");
 }
 
 struct TrainOptions {
@@ -93,7 +94,7 @@ struct Recipe {
   LinkOptions link;
   TrainOptions train;
 
-  int64_t ranks() const { return workers.replicas * workers.stages; }
+  int64_t ranks() const { return workers.replicas * workers.stages * workers.shards; }
   int64_t tokens_per_step() const { return workers.replicas * train.batch * model.context; }
   // How many steps there will be, 0 if the clock decides.
   int64_t planned_steps() const;

@@ -5,25 +5,26 @@
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/dp/hooks.h"
-#include "thinwire/train/body.h"
+#include "thinwire/train/stage_module.h"
 
 namespace thinwire::train {
 
-Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin)
+Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
+                 const WarmStart* origin)
     : Worker(recipe, std::move(text), mesh, origin),
       weights_(models::parameters_by_unit(*model_), labels_of(parameters_of(*model_, {0, model_->units.size()})),
                compute_dtype(recipe.train)) {
-  strategy_ =
-      dp::make_strategy(recipe.strategy, weights_, {.sync = mesh.wire, .sum_over_shards = {}, .aside = mesh.across},
-                        recipe.optim, recipe.planned_steps());
+  strategy_ = dp::make_strategy(recipe.strategy, weights_, groups(mesh.replica_group, /*over_stages=*/false),
+                                recipe.optim, recipe.planned_steps());
+  rates_.resize(weights_.layout().groups.size());
   if (origin) strategy_->load(with_moments(strategy_->state(), *origin, [](const at::Tensor& all) { return all; }));
   weights_.refresh();  // after replica 0's weights came
   for (size_t piece = 0; piece < layout_.pieces.size(); ++piece)
-    dp::on_grad_ready(weights_.parameters()[layout_.pieces[piece].tensor], [this, piece = static_cast<int>(piece)] {
-      weights_.grad_ready(piece);
-      strategy_->grad_ready(piece);
-    });
+    hooks_.push_back(
+        dp::on_grad_ready(weights_.parameters()[layout_.pieces[piece].tensor], [this, piece = static_cast<int>(piece)] {
+          weights_.grad_ready(piece);
+          strategy_->grad_ready(piece);
+        }));
   made();
 }
 
@@ -32,11 +33,11 @@ std::optional<double> Replica::do_step(int64_t t) {
   weights_.zero_grad();
   const at::Tensor loss = model_->loss(batch.tokens, batch.targets);
   const double value = loss.item<double>();
-  TORCH_CHECK(std::isfinite(value), "[train] the loss of replica ", mesh_.replica, " is not finite at step ", t,
+  TORCH_CHECK(std::isfinite(value), "[train] the loss of replica ", mesh_.at.replica, " is not finite at step ", t,
               ": try a smaller optim.lr, or optim.clip");
   loss.backward();
-  const double lr[optim::kGroups] = {schedule_.at(t), schedule_.at(t)};
-  strategy_->step({.x = weights_.x, .next = weights_.x, .grad = weights_.grad, .lr = lr, .t = t});
+  std::ranges::fill(rates_, schedule_.at(t));
+  strategy_->step({.x = weights_.x, .next = weights_.x, .grad = weights_.grad, .lr = rates_, .t = t});
   weights_.refresh();
   return value;
 }
@@ -44,11 +45,6 @@ std::optional<double> Replica::do_step(int64_t t) {
 void Replica::finish() {
   strategy_->finish(weights_.x);
   weights_.refresh();
-}
-
-void Replica::record(const TracePtr& trace) {
-  Worker::record(trace);
-  strategy_->record(trace);
 }
 
 double Replica::sum_of_losses(const data::Batch& held_out) {

@@ -1,6 +1,7 @@
 // A worker that is a whole replica: its model, its weights, its strategy.
 #pragma once
 
+#include "thinwire/dp/hooks.h"
 #include "thinwire/train/worker.h"
 
 namespace thinwire::train {
@@ -8,11 +9,10 @@ namespace thinwire::train {
 class Replica final : public Worker {
  public:
   // Collective.
-  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const Origin* origin);
+  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const WarmStart* origin);
 
   void finish() override;
   at::Tensor agreed() override { return strategy_->consensus(weights_.x); }
-  void record(const TracePtr& trace) override;
 
  private:
   dp::Strategy& strategy() override { return *strategy_; }
@@ -24,6 +24,8 @@ class Replica final : public Worker {
 
   optim::Flat weights_;
   dp::StrategyPtr strategy_;
+  std::vector<double> rates_;           // learning rates, by group
+  std::vector<dp::GradHookPtr> hooks_;  // last: they call what is above
 };
 
 }  // namespace thinwire::train

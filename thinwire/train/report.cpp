@@ -12,9 +12,9 @@
 #include "thinwire/train/report_curves.h"
 #include "thinwire/train/report_page.h"
 #include "thinwire/train/report_pipeline.h"
+#include "thinwire/train/report_prose.h"
 #include "thinwire/train/report_text.h"
 #include "thinwire/train/report_timeline.h"
-#include "thinwire/train/report_words.h"
 #include "thinwire/train/run_record.h"
 #include "thinwire/train/version.h"
 

@@ -12,8 +12,8 @@
 namespace thinwire::train {
 namespace {
 
-using pipeline::Act;
 using pipeline::Block;
+using pipeline::OpKind;
 
 constexpr double kTop = 4, kBelow = 26;
 
@@ -23,19 +23,19 @@ struct Look {
 constexpr Look kLooksOfActs[] = {
     {"forward", "forward"}, {"backward", "backward"}, {"weights", "gradient of the weights"}, {"update", "update"}};
 
-Look look(Act act) { return kLooksOfActs[static_cast<int>(act)]; }
+Look look(OpKind act) { return kLooksOfActs[static_cast<int>(act)]; }
 
 double pitch(const PipelineRecord& pipeline) { return pipeline.costs.size() <= 8 ? 26 : 18; }
 
 // Steps, minibatches and the microbatches of a step count from 1 here.
 std::string number_in(const PipelineRecord& pipeline, const Block& block) {
-  if (block.act == Act::update) return "";
+  if (block.act == OpKind::update) return "";
   return std::to_string(pipeline.hop ? block.batch + 1 : block.batch % pipeline.microbatches + 1);
 }
 
 std::string tip(const PipelineRecord& pipeline, size_t stage, const Block& block) {
   std::string of = fmt::format("step {}", block.batch + 1);
-  if (block.act != Act::update)
+  if (block.act != OpKind::update)
     of = pipeline.hop ? fmt::format("minibatch {}", block.batch + 1)
                       : fmt::format("microbatch {} of step {}", block.batch % pipeline.microbatches + 1,
                                     block.batch / pipeline.microbatches + 1);
@@ -45,7 +45,7 @@ std::string tip(const PipelineRecord& pipeline, size_t stage, const Block& block
 std::string stage_tip(const PipelineRecord& pipeline, size_t stage) {
   const StageCosts& c = pipeline.costs[stage];
   std::vector<std::string> costs;
-  for (const Act act : {Act::forward, Act::backward, Act::weights, Act::update})
+  for (const OpKind act : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
     if (c.of(act) > 0) costs.push_back(fmt::format("{} {}", look(act).name, time_text(c.of(act))));
   return fmt::format("stage {}, medians: {}", stage, and_text(costs));
 }
@@ -58,7 +58,7 @@ std::string rect(const char* kind, double from, double to, double top, double he
 }
 
 // "4, 3, 2 and 1"; of many stages the first and the last.
-std::string by_stage(const PipelineRecord& pipeline, int64_t pipeline::Held::*what) {
+std::string by_stage(const PipelineRecord& pipeline, int64_t pipeline::PeakStash::*what) {
   std::vector<std::string> numbers;
   for (const auto& held : pipeline.held) numbers.push_back(std::to_string(held.*what));
   if (std::ranges::count(numbers, numbers[0]) == std::ssize(numbers)) return numbers[0];
@@ -66,8 +66,8 @@ std::string by_stage(const PipelineRecord& pipeline, int64_t pipeline::Held::*wh
 }
 
 std::string kept_html(const PipelineRecord& pipeline) {
-  const std::string versions = by_stage(pipeline, &pipeline::Held::versions),
-                    inputs = by_stage(pipeline, &pipeline::Held::inputs);
+  const std::string versions = by_stage(pipeline, &pipeline::PeakStash::versions),
+                    inputs = by_stage(pipeline, &pipeline::PeakStash::inputs);
   return fmt::format(" From the first to the last they keep {} version{} of the weights and {} input{}.", versions,
                      versions == "1" ? "" : "s", versions == inputs ? "as many" : inputs,
                      inputs == "1" && versions != "1" ? "" : "s");
@@ -134,8 +134,8 @@ std::string pipeline_legend(bool weights) {
         name, kind, name);
   };
   std::string out = "<ul class=\"legend\">";
-  for (const Act act : {Act::forward, Act::backward, Act::weights, Act::update})
-    if (act != Act::weights || weights) out += item(look(act).kind, look(act).name);
+  for (const OpKind act : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
+    if (act != OpKind::weights || weights) out += item(look(act).kind, look(act).name);
   return out + item("idle", "idle") + "</ul>\n";
 }
 

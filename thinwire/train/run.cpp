@@ -1,9 +1,11 @@
 #include "thinwire/train/run.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <bit>
 #include <fstream>
 
 #include "thinwire/base/clock.h"
@@ -11,13 +13,13 @@
 #include "thinwire/comm/world.h"
 #include "thinwire/train/checkpoint.h"
 #include "thinwire/train/control.h"
-#include "thinwire/train/cutting.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
 #include "thinwire/train/pipeline_record.h"
+#include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/safetensors.h"
-#include "thinwire/train/settle.h"
+#include "thinwire/train/stages.h"
 #include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
@@ -28,7 +30,7 @@ namespace {
 std::vector<double> means(comm::Group& bare, const std::vector<double>& mine) {
   at::Tensor values = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
   std::ranges::copy(mine, values.mutable_data_ptr<double>());
-  bare.all_reduce_(values, comm::Reduce::mean, comm::Kind::control)->wait();
+  bare.all_reduce_(values, comm::Reduce::mean, comm::TrafficKind::control)->wait();
   const double* p = values.const_data_ptr<double>();
   return {p, p + mine.size()};
 }
@@ -48,33 +50,33 @@ void write_aside(const fs::path& path, const std::string& text) {
 class Rank {
  public:
   Rank(const Recipe& recipe, const std::vector<std::string>& notes, const RunOptions& options, Observer& observer,
-       std::shared_ptr<const data::Text> text, const std::shared_ptr<comm::MailGroup>& bare,
-       const std::vector<TracePtr>& traces)
+       std::shared_ptr<const data::Text> text, const comm::World& world)
       : recipe_(recipe),
         notes_(notes),
         options_(options),
         observer_(observer),
         text_(std::move(text)),
-        bare_(bare),
-        mesh_(make_mesh(recipe, bare, traces[bare->rank()])),
-        traces_(traces),
-        origin_(origin_of(options)),
-        worker_(make_worker(recipe, text_, mesh_, origin_ ? &*origin_ : nullptr)),
-        control_(bare_) {
-    worker_->record(traces_[bare_->rank()]);
+        world_(world),
+        trace_(std::make_shared<Trace>(4096)),
+        mesh_(make_mesh(recipe, world, trace_)),
+        resumed_(newest_of_all()),
+        warm_start_(warm_start()),
+        worker_(make_worker(recipe, text_, mesh_, warm_start_ ? &*warm_start_ : nullptr)),
+        control_(mesh_.control, worker_->lead()) {
+    worker_->record(trace_);
   }
 
   Result run() {
     resume();
-    Metrics metrics(leads() && !options_.dir.empty() ? options_.dir / "metrics.jsonl" : fs::path(), step_);
+    Metrics metrics(is_rank0() && !options_.dir.empty() ? options_.dir / "metrics.jsonl" : fs::path(), step_);
     metrics_ = &metrics;
-    if (leads())
+    if (is_rank0())
       observer_.started(recipe_, {.parameters = worker_->model().numel(),
                                   .from_step = step_,
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
                                   .text_files = text_->files,
-                                  .origin = origin_ ? origin_->from : fs::path(),
+                                  .origin = warm_start_ ? warm_start_->from : fs::path(),
                                   .notes = notes_});
     train();
     if (stopped_from_outside_) {
@@ -86,16 +88,37 @@ class Rank {
   }
 
  private:
-  bool leads() const { return bare_->rank() == 0; }
+  bool is_rank0() const { return world_.is_rank0(); }
+
+  // The newest checkpoint that every rank has, where the run is to be resumed; -1 if there is none.
+  int64_t newest_of_all() const {
+    if (!options_.resume || options_.dir.empty()) return -1;
+    if (is_rank0() || !world_.shares_disk) recover_checkpoints(options_.dir);
+    const at::Tensor own = at::full({1}, newest_checkpoint(options_.dir), at::kLong);
+    if (world_.shares_disk) {
+      world_.group->broadcast_(own, 0, comm::TrafficKind::control)->wait();
+      return own.item<int64_t>();
+    }
+    const at::Tensor all = at::empty({world_.size()}, at::kLong);
+    world_.group->all_gather(all, own, comm::TrafficKind::control)->wait();
+    const auto* steps = all.const_data_ptr<int64_t>();
+    const auto [least, most] = std::minmax_element(steps, steps + world_.size());
+    if (*least < 0 && *most >= 0)
+      throw BadInput("rank {} has no checkpoint in its {}, others have one of step {}: bring it there, or start anew",
+                     least - steps, options_.dir.string(), *most);
+    return *least;
+  }
 
   void resume() {
-    if (origin_) step_ = first_ = origin_->step;
-    if (!options_.resume || newest_checkpoint(options_.dir) < 0) return;
-    step_ = newest_checkpoint(options_.dir);
+    if (warm_start_) step_ = first_ = warm_start_->step;
+    if (resumed_ < 0) return;
+    step_ = resumed_;
     const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
-    auto loaded = load_checkpoint(folder, mesh_.replica, mesh_.stage);
+    auto loaded = load_checkpoint(folder, mesh_.at.replica, mesh_.at.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
-    if (auto difference = first_difference(make_recipe(stored), recipe_))
+    Recipe before = make_recipe(stored);
+    before.data.path = recipe_.data.path;  // the same text may lie elsewhere: its hash is compared
+    if (auto difference = first_difference(before, recipe_))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
     if (loaded.facts.value("step", int64_t{-1}) != step_)
       throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
@@ -104,18 +127,18 @@ class Rank {
     first_ = loaded.facts.value("first_step", int64_t{0});
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
-    bare_->barrier();  // nobody writes before everybody could read
+    world_.group->barrier();  // nobody writes before everybody could read
   }
 
   // Only a run that has nothing of its own to go on with begins with another.
-  std::optional<Origin> origin_of(const RunOptions& options) const {
-    if (options.from.empty() || (options.resume && newest_checkpoint(options.dir) >= 0)) return {};
-    return read_origin(find_origin(options.from, recipe_), mesh_.replica);
+  std::optional<WarmStart> warm_start() const {
+    if (options_.from.empty() || resumed_ >= 0) return {};
+    return read_warm_start(find_warm_start(options_.from, recipe_), mesh_.at.replica);
   }
 
-  // Rank 0's clock decides for all; the others follow by its tally.
+  // Rank 0's clock decides for all; the others follow by what it posts.
   bool wants_to_stop() {
-    if (!leads()) return false;
+    if (!is_rank0()) return false;
     if (options_.stop && options_.stop->load()) return true;
     return recipe_.train.seconds > 0 && worker_->costs().seconds >= recipe_.train.seconds;
   }
@@ -126,18 +149,18 @@ class Rank {
     while (!stop && (planned == 0 || step_ < planned)) {
       worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
-      control_.tell(step_, wants_to_stop(), loss, worker_->costs(), worker_->norms());
-      const auto told = Clock::now();
-      stop = report(1 + worker_->lead());
-      worker_->waited(seconds_since(told));
-      if (due(recipe_.train.eval_every)) stop |= report(0), evaluate();
-      if (due(recipe_.train.save_every)) stop |= report(0), save();
+      control_.post(step_, wants_to_stop(), loss, worker_->costs(), worker_->norms());
+      const auto posted = Clock::now();
+      stop = report(/*all=*/false);
+      worker_->waited(seconds_since(posted));
+      if (due(recipe_.train.eval_every)) stop |= report(true), evaluate();
+      if (due(recipe_.train.save_every)) stop |= report(true), save();
     }
     worker_->watch(false);
     const auto begin = Clock::now();
     worker_->drain();
     drain_s_ = seconds_since(begin);
-    stop |= report(0);
+    stop |= report(true);
     stopped_from_outside_ = stop && asked_from_outside();
   }
 
@@ -145,34 +168,34 @@ class Rank {
 
   // A resumed run whose seconds were used up before does no further step.
   bool all_agree_time_is_up() {
-    return means(*bare_, {leads() && worker_->costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
+    return means(*mesh_.control, {is_rank0() && worker_->costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
   }
 
   bool asked_from_outside() {
     const int64_t planned = recipe_.planned_steps();
     if (planned > 0 && step_ >= planned) return false;  // the wish came with the last step: it is done anyway
-    return means(*bare_, {leads() && options_.stop && options_.stop->load() ? 1.0 : 0.0})[0] > 0;
+    return means(*mesh_.control, {is_rank0() && options_.stop && options_.stop->load() ? 1.0 : 0.0})[0] > 0;
   }
 
-  // Takes note of all tallies but the newest `behind`; whether one of them says stop.
-  bool report(int behind) {
+  // Takes note of the steps whose figures are due, or of all; whether one of them says stop.
+  bool report(bool all) {
     bool stop = false;
-    while (auto tally = control_.next(behind)) {
-      stop |= tally->stop;
+    while (auto stats = all ? control_.next_of_all() : control_.next()) {
+      stop |= stats->stop;
       const auto batch = static_cast<double>(recipe_.train.batch);
-      noise_.add(tally->norms.local, tally->norms.mean, batch, batch * mesh_.replicas);
-      if (!leads()) continue;
+      noise_.add(stats->norms.local, stats->norms.mean, batch, batch * mesh_.shape.replicas);
+      if (!is_rank0()) continue;
       const int64_t planned = recipe_.planned_steps();
-      const double share = planned > 0 ? static_cast<double>(tally->step) / static_cast<double>(planned)
-                                       : std::min(1.0, tally->costs.seconds / recipe_.train.seconds);
-      const Progress progress{.step = tally->step,
-                              .tokens = (tally->step - first_) * recipe_.tokens_per_step(),
-                              .loss = tally->loss,
-                              .lr = worker_->schedule().at(tally->step),
-                              .seconds = tally->costs.seconds,
-                              .compute_s = tally->costs.compute_s,
-                              .exposed_s = tally->costs.exposed_s,
-                              .wire_bytes = tally->wire_bytes,
+      const double share = planned > 0 ? static_cast<double>(stats->step) / static_cast<double>(planned)
+                                       : std::min(1.0, stats->costs.seconds / recipe_.train.seconds);
+      const Progress progress{.step = stats->step,
+                              .tokens = (stats->step - first_) * recipe_.tokens_per_step(),
+                              .loss = stats->loss,
+                              .lr = worker_->schedule().at(stats->step),
+                              .seconds = stats->costs.seconds,
+                              .compute_s = stats->costs.compute_s,
+                              .exposed_s = stats->costs.exposed_s,
+                              .wire_bytes = stats->wire_bytes,
                               .share = share,
                               .noise_scale = noise_.batch()};
       metrics_->write(to_json(progress));
@@ -187,7 +210,7 @@ class Rank {
                                 .consensus_distance = worker_->consensus_distance(),
                                 .prediction_error = worker_->prediction_error(),
                                 .final = final};
-    if (leads()) {
+    if (is_rank0()) {
       metrics_->write(to_json(evaluation));
       observer_.evaluated(evaluation);
     }
@@ -196,60 +219,65 @@ class Rank {
 
   void save() {
     if (options_.dir.empty() || step_ == saved_) return;
-    State state = worker_->state();
+    auto [state, agreed] = worker_->state();
     noise_.put(state, "noise.");
     save_checkpoint(options_.dir, step_, state,
-                    {{"recipe", to_toml(recipe_)}, {"step", step_}, {"first_step", first_}, {"text_hash", text_->hash}},
-                    recipe_.train.keep_checkpoints, *bare_, mesh_.stages);
+                    {{"recipe", to_toml(recipe_)},
+                     {"step", step_},
+                     {"first_step", first_},
+                     {"text_hash", text_->hash},
+                     {"agreed", agreed}},
+                    recipe_.train.keep_checkpoints, world_, mesh_.shape);
     saved_ = step_;
-    if (leads()) observer_.saved(step_);
+    if (is_rank0()) observer_.saved(step_);
   }
 
   Result finish() {
-    const int64_t sent_before = mesh_.wire->ledger().sent();
+    const int64_t sent_before = mesh_.replica_group->ledger().sent();
     const auto start = Clock::now();
     worker_->finish();
     const double seconds = drain_s_ + seconds_since(start);
-    const double sent = static_cast<double>(mesh_.wire->ledger().sent() - sent_before);
+    const double sent = static_cast<double>(mesh_.replica_group->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
-    const auto mean = means(*bare_, {seconds, sent});
+    const auto mean = means(*mesh_.control, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
     const at::Tensor agreed = worker_->agreed();  // all ranks: it may take an exchange
-    if (leads() && !options_.dir.empty()) {
+    const auto traces = gather_traces(world_, *trace_);
+    if (is_rank0() && !options_.dir.empty()) {
       write_model(agreed);
-      write_record(done);
+      write_record(done, traces);
     }
     return done;
   }
 
   // result.json, timeline.json and pipeline.json: what the report needs beside recipe and metrics.
-  void write_record(const Result& done) {
+  void write_record(const Result& done, const std::vector<TracePtr>& traces) {
     auto record = to_json(done, "done");
     const Machine machine = this_machine();
     record["parameters"] = worker_->model().numel();
     record["replicas"] = recipe_.workers.replicas;
     record["link"] = to_text(recipe_.link.replicas);
-    if (mesh_.stages > 1) record["stages"] = mesh_.stages;
+    if (mesh_.shape.stages > 1) record["stages"] = mesh_.shape.stages;
     if (text_->entropy) record["entropy"] = *text_->entropy;
     record["machine"] = {{"cores", machine.cores}, {"cpu", machine.cpu}};
     record["command"] = options_.command;
     write_aside(options_.dir / "result.json", record.dump(2) + "\n");
-    const bool periodic = dp::family_of(recipe_.strategy.name) == dp::Family::periodic;
-    const int64_t period = periodic ? recipe_.strategy.periodic.period : 1;
-    const int64_t shown = std::clamp<int64_t>(3 * period, 12, 60);
-    write_aside(options_.dir / "timeline.json", timeline(traces_, step_, shown).dump() + "\n");
-    if (mesh_.stages == 1) return;
-    if (const auto pipeline = pipeline_record(recipe_, traces_, step_))
+    const int64_t shown = std::clamp<int64_t>(3 * dp::traits_of(recipe_.strategy).round_steps, 12, 60);
+    write_aside(options_.dir / "timeline.json", timeline(traces, step_, shown).dump() + "\n");
+    if (mesh_.shape.stages == 1) return;
+    if (const auto pipeline = pipeline_record(recipe_, traces, step_))
       write_aside(options_.dir / "pipeline.json", to_json(*pipeline).dump() + "\n");
   }
 
   Result result(bool finished) {
     const Costs& costs = worker_->costs();
-    const auto mean = means(
-        *bare_, {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
-                 static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes)});
+    const auto mean =
+        means(*mesh_.control,
+              {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
+               static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes),
+               static_cast<double>(world_.group->ledger().sent() + mesh_.control->ledger().sent())});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = (step_ - first_) * recipe_.tokens_per_step();
     r.seconds = mean[0];
@@ -258,13 +286,14 @@ class Rank {
     r.wire_bytes = mean[3];
     r.setup_bytes = mean[4];
     r.update_s = mean[5];
-    if (mesh_.stages > 1) r.stage_bytes = mean[6];
+    if (mesh_.shape.stages > 1) r.stage_bytes = mean[6];
+    r.control_bytes = mean[7];
     const double busy = r.compute_s + r.exposed_s;
     r.utilisation = busy > 0 ? r.compute_s / busy : 1;
     r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
     r.noise_scale = noise_.batch();
     const at::Tensor agreed = worker_->agreed();
-    if (leads()) r.weights_hash = optim::weights_hash(worker_->layout(), agreed);
+    if (is_rank0()) r.weights_hash = optim::weights_hash(worker_->layout(), agreed);
     return r;
   }
 
@@ -280,10 +309,11 @@ class Rank {
   const RunOptions& options_;
   Observer& observer_;
   const std::shared_ptr<const data::Text> text_;
-  const std::shared_ptr<comm::MailGroup> bare_;
+  const comm::World& world_;
+  const TracePtr trace_;
   const Mesh mesh_;
-  const std::vector<TracePtr>& traces_;  // of all ranks
-  const std::optional<Origin> origin_;
+  const int64_t resumed_;  // the checkpoint to go on from, -1 if none
+  const std::optional<WarmStart> warm_start_;
   const std::unique_ptr<Worker> worker_;
   Control control_;
   NoiseScale noise_;
@@ -294,13 +324,15 @@ class Rank {
   bool stopped_from_outside_ = false;
 };
 
+// Ranks that are threads of one process; more would be a typing error.
+constexpr int64_t kMostRanks = 1024;
+
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
   if (recipe.workers.stages > 1) check_stages(recipe, *model);
-  if (dp::family_of(recipe.strategy.name) != dp::Family::slices) return;
   for (const auto& layout : stage_layouts(recipe, *model))
-    dp::check(recipe.strategy.slices, layout.numel, recipe.planned_steps());
+    dp::check(recipe.strategy, layout.numel, recipe.planned_steps());
 }
 
 // Whether the run directory is free, or holds a run to go on with.
@@ -330,25 +362,61 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
   write_aside(stored, to_toml(recipe));
 }
 
+// What rank 0 was asked to do, on all ranks; each reads its own text where they share no disk.
+Recipe agreed_recipe(const Recipe& asked, const comm::World& world) {
+  Recipe recipe = make_recipe(parse_recipe(world.broadcast_bytes(to_toml(asked)), "the recipe of rank 0"));
+  if (!world.shares_disk) recipe.data.path = asked.data.path;
+  return recipe;
+}
+
+// BadInput that names the first rank whose text is not rank 0's.
+void check_same_text(const data::Text& text, const comm::World& world) {
+  const at::Tensor own = at::full({1}, std::bit_cast<int64_t>(text.hash), at::kLong);
+  const at::Tensor all = at::empty({world.size()}, at::kLong);
+  world.group->all_gather(all, own, comm::TrafficKind::control)->wait();
+  const auto* hashes = all.const_data_ptr<int64_t>();
+  for (int rank = 1; rank < world.size(); ++rank)
+    if (hashes[rank] != hashes[0])
+      throw BadInput("rank {} reads another text than rank 0: data.path must lead to the same files everywhere", rank);
+}
+
 }  // namespace
 
-Result run(const Recipe& asked, const RunOptions& options, Observer& observer) {
-  check(asked);
-  check_directory(options);
-  if (!options.from.empty()) check_origin(options.from, asked);
-  const Settled settled = settle(asked, options);
-  const Recipe& recipe = settled.recipe;
-  const auto text = data::load_text(recipe.data, recipe.model.context);
-  prepare(recipe, options);
+Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer, comm::World& world) {
+  RunOptions options = given;
+  Recipe recipe = agreed_recipe(asked, world);
+  if (world.shares_disk) options.dir = world.broadcast_bytes(options.dir.string());
+  const bool keeps_house = world.is_rank0() || !world.shares_disk;
+  world.together([&] {
+    if (!keeps_house) return;
+    check(recipe);
+    check_directory(options);
+    if (!options.from.empty()) check_warm_start(options.from, recipe);
+    if (const fs::path stored = options.dir / "recipe.toml"; options.resume && fs::exists(stored))
+      keep_resolved(recipe, make_recipe(read_recipe(stored)));
+  });
+  recipe = agreed_recipe(recipe, world);
+  const Resolved resolved = resolve_auto(recipe, options, world);
+  std::shared_ptr<const data::Text> text;
+  world.together([&] { text = data::load_text(resolved.recipe.data, recipe.model.context); });
+  check_same_text(*text, world);
+  world.together([&] {
+    if (keeps_house) prepare(resolved.recipe, options);
+  });
+  return Rank(resolved.recipe, resolved.notes, options, observer, text, world).run();
+}
+
+Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) {
+  if (recipe.ranks() > kMostRanks)
+    throw BadInput("workers: {} replicas x {} stages are {} ranks; as threads of one process there can be {}",
+                   recipe.workers.replicas, recipe.workers.stages, recipe.ranks(), kMostRanks);
   Result result;
-  std::vector<TracePtr> traces;
-  for (int64_t i = 0; i < recipe.ranks(); ++i) traces.push_back(std::make_shared<Trace>(4096));
-  comm::run_world(static_cast<int>(recipe.ranks()),
-                  [&](std::shared_ptr<comm::MailGroup> bare) {
-                    Result own = Rank(recipe, settled.notes, options, observer, text, bare, traces).run();
-                    if (bare->rank() == 0) result = own;
-                  },
-                  {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
+  comm::run_threads(static_cast<int>(recipe.ranks()),
+                    [&](comm::World& world) {
+                      Result own = run_rank(recipe, options, observer, world);
+                      if (world.is_rank0()) result = std::move(own);
+                    },
+                    {.timeout_s = recipe.train.timeout, .threads = static_cast<int>(recipe.train.threads)});
   return result;
 }
 

@@ -1,4 +1,4 @@
-// A run: a recipe carried out by ranks that are threads of this process, from the first step or from a checkpoint.
+// A run: a recipe carried out by ranks, from the first step or from a checkpoint.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "thinwire/comm/world.h"
 #include "thinwire/train/recipe.h"
 
 namespace thinwire::train {
@@ -37,6 +38,7 @@ struct Result {
   double seconds = 0, compute_s = 0, exposed_s = 0, utilisation = 0, tokens_per_s = 0;
   double update_s = 0;  // of compute_s, in the update rule; 0 where the strategy is its own rule
   double wire_bytes = 0, setup_bytes = 0, finish_bytes = 0, finish_s = 0;
+  double control_bytes = 0;                // for what is not training: progress, evaluation, checkpoints
   std::optional<double> stage_bytes = {};  // sent to other stages, where there are some
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
@@ -61,13 +63,19 @@ class Observer {
 struct RunOptions {
   std::filesystem::path dir = {};   // run directory; empty: nothing is written
   bool resume = false;              // go on from dir's newest checkpoint, if there is one
-  std::filesystem::path from = {};  // a run or checkpoint to begin with (origin.h), where there is none to resume
+  std::filesystem::path from = {};  // a run or checkpoint to begin with (warm_start.h), where there is none to resume
   const std::atomic<bool>* stop = nullptr;  // set from outside: checkpoint and return
   std::string command = {};                 // what the person typed, for the record
 };
 
 // BadInput where dir holds something and resume is not set, or where recipe and checkpoint do not belong together;
 // other failures are thrown as they come, and what is on disk stays.
+// Ranks are threads of this process.
 Result run(const Recipe& recipe, const RunOptions& options, Observer& observer);
+
+// What every rank of a run does, whoever launched it. Collective: all ranks are asked for the same; rank 0's recipe,
+// and its directory where they share a disk, count. Only rank 0's observer is told anything; all get the result, but
+// the hash of the weights, which is rank 0's.
+Result run_rank(const Recipe& recipe, const RunOptions& options, Observer& observer, comm::World& world);
 
 }  // namespace thinwire::train

@@ -26,7 +26,7 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-bool there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -87,7 +87,7 @@ void read_result(RunRecord& run) {
   const fs::path path = run.dir / "result.json";
   run.result.strategy = run.key("strategy", "name");
   result_so_far(run);
-  if (!there(path)) return;
+  if (!path_exists(path)) return;
   const std::string place = path.string();
   const Json json = parse_object(read_text(path), place);
   Result& r = run.result;
@@ -133,7 +133,7 @@ std::vector<TimelineRecord::Span> spans_of(const Json& rank, const char* key, co
 
 void read_timeline(RunRecord& run) {
   const fs::path path = run.dir / "timeline.json";
-  if (!there(path)) return;
+  if (!path_exists(path)) return;
   const std::string place = path.string();
   const Json json = parse_object(read_text(path), place);
   const auto ranks = json.find("ranks");
@@ -150,7 +150,7 @@ void read_timeline(RunRecord& run) {
 
 void read_pipeline(RunRecord& run) {
   const fs::path path = run.dir / "pipeline.json";
-  if (there(path)) run.pipeline = pipeline_of_json(parse_object(read_text(path), path.string()), path.string());
+  if (path_exists(path)) run.pipeline = pipeline_of_json(parse_object(read_text(path), path.string()), path.string());
 }
 
 RunRecord read_run(const fs::path& dir) {
@@ -176,9 +176,9 @@ RunRecord read_run(const fs::path& dir) {
 std::vector<fs::path> runs_below(const fs::path& dir) {
   std::vector<fs::path> found, ordered;
   for (const auto& entry : fs::directory_iterator(dir))
-    if (there(entry.path() / "recipe.toml")) found.push_back(entry.path());
+    if (path_exists(entry.path() / "recipe.toml")) found.push_back(entry.path());
   std::ranges::sort(found);
-  if (there(dir / "results.jsonl"))
+  if (path_exists(dir / "results.jsonl"))
     for_lines(dir / "results.jsonl", [&](const Json& json, const std::string& place) {
       const auto at = std::ranges::find(found, dir / text_of(json, "strategy", place));
       if (at == found.end()) return;
@@ -235,9 +235,9 @@ double RunRecord::number(const std::string& section, const std::string& name) co
 std::vector<RunRecord> read_runs(const std::vector<fs::path>& dirs) {
   std::vector<RunRecord> runs;
   for (const auto& dir : dirs) {
-    if (!there(dir)) throw BadInput("there is no {}", dir.string());
+    if (!path_exists(dir)) throw BadInput("there is no {}", dir.string());
     if (!fs::is_directory(dir)) throw BadInput("{} is not a directory of a run", dir.string());
-    if (there(dir / "recipe.toml")) {
+    if (path_exists(dir / "recipe.toml")) {
       runs.push_back(read_run(dir));
       continue;
     }

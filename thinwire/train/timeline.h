@@ -5,8 +5,12 @@
 #include <vector>
 
 #include "thinwire/base/trace.h"
+#include "thinwire/comm/world.h"
 
 namespace thinwire::train {
+
+// Everybody's trace, by rank, in rank 0's time; on rank 0, elsewhere nothing. Collective.
+std::vector<TracePtr> gather_traces(const comm::World& world, const Trace& own);
 
 // {"from_step", "to_step", "ranks": [{"steps": [[begin, end], ..], "waits": [..], "transfers": [[begin, end, bytes],
 // ..]}]} in seconds from the begin of rank 0's step from_step to the end of its step to_step = last_step; what reaches

@@ -11,7 +11,7 @@
 #include "thinwire/base/clock.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/train/replica.h"
-#include "thinwire/train/staged.h"
+#include "thinwire/train/stage_worker.h"
 
 namespace thinwire::train {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 std::vector<double> sums_over(comm::Group& group, std::initializer_list<double> mine) {
   at::Tensor values = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
   std::ranges::copy(mine, values.mutable_data_ptr<double>());
-  group.all_reduce_(values, comm::Reduce::sum, comm::Kind::control)->wait();
+  group.all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)->wait();
   const double* p = values.const_data_ptr<double>();
   return {p, p + mine.size()};
 }
@@ -27,51 +27,52 @@ std::vector<double> sums_over(comm::Group& group, std::initializer_list<double> 
 }  // namespace
 
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const Origin* origin) {
-  if (mesh.stages > 1) return std::make_unique<Staged>(recipe, std::move(text), mesh, origin);
+                                    const WarmStart* origin) {
+  if (mesh.shape.stages > 1) return std::make_unique<StageWorker>(recipe, std::move(text), mesh, origin);
   return std::make_unique<Replica>(recipe, std::move(text), mesh, origin);
 }
 
-Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const Origin* origin)
+Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin)
     : recipe_(recipe),
       text_(std::move(text)),
       mesh_(std::move(mesh)),
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
-      layout_(optim::make_layout(models::parameters_by_unit(*model_))) {
+      layout_(optim::make_layout(models::parameters_by_unit(*model_))),
+      probe_(std::make_shared<dp::StalenessProbe>(mesh_.replica_control, optim::OverShards())) {
   if (origin) begin_with(*model_, *origin);
 }
 
 void Worker::made() {
-  setup_bytes_ = sent_before_ = mesh_.wire->ledger().sent();
-  if (mesh_.along) sent_along_before_ = mesh_.along->ledger().sent();
+  setup_bytes_ = sent_before_ = mesh_.replica_group->ledger().sent();
+  if (mesh_.pipeline_group) sent_to_stages_before_ = mesh_.pipeline_group->ledger().sent();
 }
 
 data::Batch Worker::batch_of(int64_t t) const {
-  return data::sample(*text_, recipe_.train.seed, t, mesh_.replica, recipe_.train.batch, recipe_.model.context);
+  return data::sample(*text_, recipe_.train.seed, t, mesh_.at.replica, recipe_.train.batch, recipe_.model.context);
 }
 
 std::optional<double> Worker::step(int64_t t) {
   const auto start = Clock::now();
-  const double exposed_before = exposed_s(), update_before = strategy().update_s();
+  const double exposed_before = meter_->exposed_s(), update_before = meter_->update_s();
   const auto loss = do_step(t);
   const auto end = Clock::now();
-  if (trace_) trace_->add(Doing::step, start, end);
-  const double seconds = seconds_between(start, end), exposed = exposed_s() - exposed_before;
+  if (trace_) trace_->add(TraceKind::step, start, end);
+  const double seconds = seconds_between(start, end), exposed = meter_->exposed_s() - exposed_before;
   costs_.seconds += seconds;
   costs_.exposed_s += exposed;
   costs_.compute_s += seconds - exposed;
-  costs_.update_s += strategy().update_s() - update_before;
+  costs_.update_s += meter_->update_s() - update_before;
   count_bytes();
   return loss;
 }
 
 void Worker::count_bytes() {
-  const int64_t sent = mesh_.wire->ledger().sent();
+  const int64_t sent = mesh_.replica_group->ledger().sent();
   costs_.wire_bytes += sent - std::exchange(sent_before_, sent);
-  if (!mesh_.along) return;
-  const int64_t along = mesh_.along->ledger().sent();
-  costs_.stage_bytes += along - std::exchange(sent_along_before_, along);
+  if (!mesh_.pipeline_group) return;
+  const int64_t along = mesh_.pipeline_group->ledger().sent();
+  costs_.stage_bytes += along - std::exchange(sent_to_stages_before_, along);
 }
 
 void Worker::drain() {
@@ -82,40 +83,61 @@ void Worker::drain() {
 double Worker::evaluate() {
   at::NoGradGuard no_grad;
   const auto mine =
-      data::held_out(*text_, recipe_.train.eval_windows, mesh_.replica, mesh_.replicas, recipe_.model.context);
+      data::held_out(*text_, recipe_.train.eval_windows, mesh_.at.replica, mesh_.shape.replicas, recipe_.model.context);
   const double rows = mesh_.last_stage() ? static_cast<double>(mine.tokens.size(0)) : 0;
-  const auto sums = sums_over(*mesh_.bare, {sum_of_losses(mine), rows});
+  const auto sums = sums_over(*mesh_.control, {sum_of_losses(mine), rows});
   TORCH_CHECK(std::isfinite(sums[0]), "[train] the held-out loss is not finite: try a smaller optim.lr, or optim.clip");
   return sums[0] / sums[1];
 }
 
+// Of a sample of each rank's weights, scaled up: a large model is not sent once more for a figure.
 double Worker::consensus_distance() {
-  const at::Tensor x = newest();
-  if (!mean_.defined()) mean_ = at::empty_like(x);
-  mean_.copy_(x);
-  mesh_.across->all_reduce_(mean_, comm::Reduce::mean, comm::Kind::control)->wait();
-  const auto sums = sums_over(*mesh_.bare, {kernels::sum_squared_differences(x, mean_), kernels::sum_squares(mean_)});
+  const at::Tensor x = newest(), own = dp::sample(x), mean = own.clone();
+  mesh_.replica_control->all_reduce_(mean, comm::Reduce::mean, comm::TrafficKind::control)->wait();
+  const double scale = static_cast<double>(x.numel()) / static_cast<double>(own.numel());
+  const auto sums = sums_over(
+      *mesh_.control, {scale * kernels::sum_squared_differences(own, mean), scale * kernels::sum_squares(mean)});
   return sums[0] / sums[1];
 }
 
 std::optional<double> Worker::prediction_error() {
-  const auto own = strategy().prediction_error();
-  if (mesh_.stages == 1) return own;
-  const auto sums = sums_over(*mesh_.bare, {own.value_or(0), own ? 1.0 : 0.0});
+  const auto own = probe_->error();
+  if (mesh_.shape.stages == 1) return own;
+  const auto sums = sums_over(*mesh_.control, {own.value_or(0), own ? 1.0 : 0.0});
   if (sums[1] == 0) return {};
   return sums[0] / sums[1];
 }
 
-State Worker::state() {
+dp::Groups Worker::groups(comm::GroupPtr sync, bool over_stages) {
+  dp::Groups groups{.sync = std::move(sync), .control = mesh_.replica_control, .meter = meter_, .probe = probe_};
+  if (over_stages)
+    groups.over_replica = [this](at::Tensor numbers, optim::Over how) {
+      const auto reduce = how == optim::Over::sum ? comm::Reduce::sum : comm::Reduce::max;
+      meter_->wait(*mesh_.pipeline_group->all_reduce_(numbers, reduce, comm::TrafficKind::control));
+    };
+  return groups;
+}
+
+Worker::Saved Worker::state() {
   drain();
-  State state = own_state();
+  Saved saved{own_state(), "agreed"};
+  State& state = saved.state;
+  for (const auto& [prefix, weights] : agreed_parts()) {
+    std::string name = "agreed";
+    for (const auto& [entry, held] : state)
+      if (entry.starts_with(prefix) && held.value.numel() == weights.numel() && held.value.dim() == 1 &&
+          held.value.is_alias_of(weights) && held.value.storage_offset() == weights.storage_offset())
+        name = entry.substr(prefix.size());
+    if (name == "agreed") state[prefix + name] = {weights, Scope::all_equal};
+    saved.agreed = name;  // the same for all parts: one kind of strategy
+  }
   put(state, "costs.seconds", costs_.seconds, Scope::per_replica);
   put(state, "costs.exposed_s", costs_.exposed_s, Scope::per_replica);
   put(state, "costs.compute_s", costs_.compute_s, Scope::per_replica);
   put(state, "costs.update_s", costs_.update_s, Scope::per_replica);
   put(state, "costs.wire_bytes", costs_.wire_bytes, Scope::per_replica);
   put(state, "costs.stage_bytes", costs_.stage_bytes, Scope::per_replica);
-  return state;
+  return saved;
 }
 
 void Worker::load(const State& state) {

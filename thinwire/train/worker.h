@@ -1,13 +1,15 @@
 // One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (staged.h).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "thinwire/data/text.h"
 #include "thinwire/train/mesh.h"
-#include "thinwire/train/origin.h"
 #include "thinwire/train/recipe.h"
+#include "thinwire/train/warm_start.h"
 
 namespace thinwire::train {
 
@@ -30,7 +32,7 @@ class Worker {
   // Mean loss of the consensus weights on the held-out text, shared out over the replicas; throws if it is not finite.
   // Collective.
   double evaluate();
-  // mean_i ||x_i - mean x||^2 / ||mean x||^2. Collective.
+  // mean_i ||x_i - mean x||^2 / ||mean x||^2, of a sample. Collective.
   double consensus_distance();
   // Waits for what is under way, so that the costs have it. Collective.
   void drain();
@@ -38,12 +40,16 @@ class Worker {
   // The weights that replicas agree on, of the whole model, flat; on rank 0 only. Collective.
   virtual at::Tensor agreed() = 0;
 
-  // Weights, strategy and costs; between steps. Collective.
-  State state();
+  // Weights, strategy and costs, and the weights that replicas agree on. Between steps. Collective.
+  struct Saved {
+    State state;
+    std::string agreed;  // the entry of the agreed weights: one that is there anyway, or "agreed"
+  };
+  Saved state();
   void load(const State& state);
 
   // Before a step: whether what lands in it is to be judged. And the verdict; collective.
-  void watch(bool yes) { strategy().watch(yes); }
+  void watch(bool yes) { probe_->watch(yes); }
   std::optional<double> prediction_error();
 
   // Of the last step, where the strategy has them.
@@ -57,21 +63,28 @@ class Worker {
   const optim::Layout& layout() const { return layout_; }  // of the whole model
   int64_t setup_bytes() const { return setup_bytes_; }
   // From now on steps and waits are entered in `trace`.
-  virtual void record(const TracePtr& trace) { trace_ = trace; }
+  virtual void record(const TracePtr& trace) {
+    trace_ = trace;
+    meter_->record(trace);
+  }
 
  protected:
-  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const Origin* origin);
+  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin);
   void made();  // by constructors, at their end: what was sent until here was setting up
 
   virtual dp::Strategy& strategy() = 0;
   virtual void wait_for_wire() { strategy().drain(); }
-  virtual double exposed_s() { return strategy().exposed_s(); }
   virtual at::Tensor newest() = 0;  // weights of this rank
   virtual std::optional<double> do_step(int64_t t) = 0;
   // Sum over the rows of the mean loss of each, of what replicas agree on; on the last stage, elsewhere 0.
   virtual double sum_of_losses(const data::Batch& held_out) = 0;
   virtual State own_state() = 0;
+  // What replicas agree on of this rank's weights, by the prefix of its entries in own_state(). Collective.
+  virtual std::map<std::string, at::Tensor> agreed_parts() { return {{"", strategy().consensus(newest())}}; }
   virtual void load_own(const State& state) = 0;
+
+  // For a strategy of this rank; norms of the whole replica are summed over the stages where `over_stages`.
+  dp::Groups groups(comm::GroupPtr sync, bool over_stages);
 
   data::Batch batch_of(int64_t t) const;
 
@@ -81,19 +94,20 @@ class Worker {
   const optim::Schedule schedule_;
   const std::shared_ptr<models::Model> model_;  // whole; a stage uses its units of it
   const optim::Layout layout_;
+  const dp::MeterPtr meter_ = std::make_shared<dp::Meter>();
+  const dp::StalenessProbePtr probe_;
   TracePtr trace_;
 
  private:
   void count_bytes();
 
-  at::Tensor mean_;  // of the weights; made when first needed
   Costs costs_;
   int64_t setup_bytes_ = 0;
-  int64_t sent_before_ = 0, sent_along_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
+  int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
 
-// A Replica, or a Staged where the recipe has stages; at the very beginning, or where `origin` got to. Collective.
+// A Replica, or a StageWorker where the recipe has stages; at the very beginning, or where `origin` got to. Collective.
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const Origin* origin = nullptr);
+                                    const WarmStart* origin = nullptr);
 
 }  // namespace thinwire::train

@@ -1,0 +1,194 @@
+#include "thinwire/train/stage_worker.h"
+
+#include "tests/train/small_run.h"
+#include "thinwire/train/checkpoint.h"
+#include "thinwire/train/inspect.h"
+
+namespace thinwire::train {
+namespace {
+
+class StageWorker : public SmallRun {
+ protected:
+  Recipe staged(std::vector<std::string> keys) const {
+    keys.insert(keys.begin(), {"workers.replicas=1", "workers.stages=3", "optim.name=nadamw", "train.steps=14"});
+    return recipe(keys);
+  }
+};
+
+TEST_F(StageWorker, SynchronousRunsEndOnTheWeightsOfARunWithoutStages) {
+  for (const char* tied : {"model.tied=false", "model.tied=true"}) {
+    const Result whole = run_of(recipe({"workers.replicas=2", "optim.name=nadamw", tied}));
+    for (const char* schedule : {"gpipe", "1f1b", "zero_bubble_h1"})
+      for (const char* stages : {"workers.stages=2", "workers.stages=4"}) {
+        const Result got = run_of(recipe({"workers.replicas=2", "optim.name=nadamw", tied, stages,
+                                          std::string("pipeline.schedule=") + schedule, "pipeline.microbatches=1"}));
+        EXPECT_EQ(got.weights_hash, whole.weights_hash) << schedule << ", " << stages << ", " << tied;
+        EXPECT_NEAR(got.val_loss, whole.val_loss, 1e-6);
+      }
+  }
+}
+
+TEST_F(StageWorker, WeightsDoNotDependOnLinksOrEvaluationsOrCheckpoints) {
+  const std::vector<std::string> keys = {"workers.replicas=2", "pipeline.hop=2", "strategy.name=drip"};
+  const Result plain = run_of(staged(keys));
+  auto with = keys;
+  with.insert(with.end(), {"link.stages=20mbit/2ms~3ms", "link.replicas=5mbit/4ms", "train.eval_every=3"});
+  EXPECT_EQ(run_of(staged(with)).weights_hash, plain.weights_hash);
+  with.push_back("train.save_every=4");
+  EXPECT_EQ(run_of(staged(with), {.dir = home_ / "saving"}).weights_hash, plain.weights_hash);
+}
+
+TEST_F(StageWorker, ARunStoppedInTheMiddleGoesOnAsIfNothingHadHappened) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"pipeline.hop=1"},
+      {"pipeline.hop=2", "workers.replicas=2", "strategy.name=drip"},
+      {"pipeline.hop=2", "workers.replicas=2", "strategy.name=asyncmesh", "strategy.slices=2", "strategy.delay=3"},
+      {"pipeline.stash=false", "workers.replicas=2", "strategy.name=co2", "strategy.period=3"},
+      {"model.tied=true", "pipeline.tie=delayed", "pipeline.hop=2"},
+      {"model.tied=true", "pipeline.tie=delayed", "workers.replicas=2", "strategy.name=drip", "strategy.slices=1"},
+      {"pipeline.codec=int8"},
+      {"pipeline.codec=threshold:0.2", "pipeline.hop=2"},
+      {"train.dtype=bfloat16", "pipeline.hop=2"},
+      {"pipeline.schedule=1f1b", "pipeline.microbatches=2"},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Recipe r = staged(cases[i]);
+    r.train.steps = 40;  // a wish to stop is heard some steps later
+    const Result whole = run_of(r);
+    const auto dir = home_ / fmt::format("case{}", i);
+    for (const int64_t at : {1, 2}) {
+      std::atomic<bool> stop = false;
+      Watch watch;
+      watch.after = [&](int64_t step) { stop = step >= at; };
+      const Result stopped = run(r, {.dir = dir, .resume = true, .stop = &stop}, watch);
+      EXPECT_FALSE(stopped.finished) << i;
+      EXPECT_EQ(newest_checkpoint(dir), stopped.steps) << i;
+    }
+    const Result resumed = run_of(r, {.dir = dir, .resume = true});
+    EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << i << ": " << cases[i][0];
+    EXPECT_EQ(resumed.val_loss, whole.val_loss) << i;
+    EXPECT_EQ(resumed.wire_bytes, whole.wire_bytes) << i;
+    EXPECT_EQ(resumed.stage_bytes, whole.stage_bytes) << i;
+  }
+}
+
+TEST_F(StageWorker, ACheckpointOfStagesHoldsAWholeModel) {
+  for (const char* tie : {"model.tied=false", "model.tied=true"}) {
+    const auto dir = home_ / tie;
+    const Result done = run_of(staged({tie, "pipeline.tie=delayed"}), {.dir = dir});
+    const Trained finished = load_trained(dir);
+    EXPECT_EQ(finished.weights_hash, done.weights_hash);
+    // One replica has nothing under way: its last checkpoint is what it ended on.
+    const Trained saved = load_trained(dir / "checkpoints" / "step-14");
+    EXPECT_EQ(saved.weights_hash, done.weights_hash);
+    EXPECT_EQ(inspect_checkpoint(dir / "checkpoints" / "step-14").damage, "");
+  }
+}
+
+TEST_F(StageWorker, ACheckpointOfSomeStagesBeginsARunWithOthers) {
+  const std::vector<std::string> alike = {"workers.replicas=2", "strategy.name=all_reduce", "train.steps=24",
+                                          "model.tied=true",    "pipeline.tie=delayed",     "train.save_every=12"};
+  auto with = [&](const std::vector<std::string>& keys) {
+    auto all = alike;
+    all.insert(all.end(), keys.begin(), keys.end());
+    return staged(all);
+  };
+  const Result three = run_of(with({"train.keep_checkpoints=9"}), {.dir = home_ / "three"});
+  const auto from = home_ / "three" / "checkpoints" / "step-12";
+  for (const char* stages : {"workers.stages=1", "workers.stages=2", "workers.stages=4"}) {
+    Watch watch;
+    const Result other = run(with({stages}), {.from = from}, watch);
+    EXPECT_EQ(watch.start.from_step, 12) << stages;
+    EXPECT_EQ(other.steps, 24) << stages;
+    EXPECT_EQ(other.tokens, 12 * 2 * 2 * 16) << stages << ": its own";
+    EXPECT_LT(other.val_loss, watch.steps.front().loss) << stages << ": it goes on learning";
+    EXPECT_NEAR(other.val_loss, three.val_loss, 0.2) << stages;
+  }
+}
+
+TEST_F(StageWorker, BeginningWithACheckpointIsExactWhereNothingWasUnderWay) {
+  const std::vector<std::string> keys = {"workers.replicas=2", "workers.stages=2", "pipeline.schedule=gpipe",
+                                         "pipeline.microbatches=2"};
+  const Result whole = run_of(staged(keys), {.dir = home_ / "whole"});
+  Recipe half = staged(keys);
+  half.train.save_every = 7, half.train.keep_checkpoints = 9;
+  run_of(half, {.dir = home_ / "half"});
+  const auto from = home_ / "half" / "checkpoints" / "step-7";
+  EXPECT_EQ(run_of(staged(keys), {.from = from}).weights_hash, whole.weights_hash);
+  Recipe three = staged(keys);
+  three.workers.stages = 3;
+  EXPECT_EQ(run_of(three, {.from = from}).weights_hash, whole.weights_hash) << "synchronous: the cut does not matter";
+}
+
+TEST_F(StageWorker, ARunThatBeganWithACheckpointResumesExactly) {
+  const auto from = home_ / "first";
+  run_of(staged({"train.steps=6"}), {.dir = from});
+  const Recipe r = staged({"workers.stages=2", "pipeline.hop=2", "train.steps=40"});
+  const Result whole = run_of(r, {.from = from});
+  std::atomic<bool> stop = false;
+  Watch watch;
+  watch.after = [&](int64_t step) { stop = step >= 8; };
+  EXPECT_FALSE(run(r, {.dir = home_ / "second", .from = from, .stop = &stop}, watch).finished);
+  EXPECT_EQ(run_of(r, {.dir = home_ / "second", .resume = true, .from = from}).weights_hash, whole.weights_hash);
+}
+
+TEST_F(StageWorker, AnotherModelOrRuleIsNotTakenForABeginning) {
+  run_of(staged({"train.steps=2"}), {.dir = home_ / "first"});
+  EXPECT_NE(error_of(staged({"model.layers=3"}), {.from = home_ / "first"}).find("model.layers is 2 there and 3 here"),
+            std::string::npos);
+  EXPECT_NE(error_of(staged({"optim.name=sgd"}), {.from = home_ / "first"}).find("optim.name is"), std::string::npos);
+  EXPECT_NE(error_of(staged({"train.steps=2"}), {.from = home_ / "first"}).find("there is nothing left to do"),
+            std::string::npos);
+  EXPECT_NE(error_of(staged({}), {.from = home_ / "nowhere"}).find("there is no"), std::string::npos);
+}
+
+TEST_F(StageWorker, MuonTreatsAStageWithoutHiddenMatricesAsItTreatsWhatIsNone) {
+  const Result whole = run_of(recipe({"optim.name=muon", "workers.replicas=1"}));
+  const Result got = run_of(recipe({"optim.name=muon", "workers.replicas=1", "workers.stages=4",
+                                    "pipeline.schedule=gpipe", "pipeline.microbatches=1"}));
+  EXPECT_EQ(got.weights_hash, whole.weights_hash);
+}
+
+TEST_F(StageWorker, CountsWhatItSendsBetweenStages) {
+  const Result done = run_of(staged({"pipeline.hop=2"}));
+  // 14 minibatches of 2 x 16 tokens of width 64, there and back over two borders, by three ranks
+  EXPECT_EQ(*done.stage_bytes, 14.0 * 2 * 16 * 64 * 4 * 4 / 3);
+  EXPECT_EQ(done.wire_bytes, 0);
+  EXPECT_FALSE(run_of(recipe()).stage_bytes);
+}
+
+TEST_F(StageWorker, OptionsThatSayAutoBecomeNumbersOfTheRecipe) {
+  const Recipe asked = staged({"pipeline.hop=auto", "pipeline.cut=measured", "link.stages=none/8ms"});
+  Watch watch;
+  const Result first = run(asked, {.dir = home_ / "run"}, watch);
+  const Recipe resolved = make_recipe(read_recipe(home_ / "run" / "recipe.toml"));
+  EXPECT_FALSE(resolved.pipeline.hop.automatic);
+  EXPECT_GT(resolved.pipeline.hop.count, 1) << "8 ms are more than such a stage computes";
+  EXPECT_EQ(resolved.pipeline.cut.find_first_not_of("0123456789,"), std::string::npos) << resolved.pipeline.cut;
+  ASSERT_EQ(watch.start.notes.size(), 2);
+  EXPECT_TRUE(watch.start.notes[0].starts_with("cut ")) << watch.start.notes[0];
+  EXPECT_TRUE(watch.start.notes[1].starts_with("hop ")) << watch.start.notes[1];
+  EXPECT_EQ(run_of(resolved).weights_hash, first.weights_hash) << "the recipe that was written says it all";
+  EXPECT_EQ(run_of(asked, {.dir = home_ / "run", .resume = true}).weights_hash, first.weights_hash);
+}
+
+TEST_F(StageWorker, StagesThatDoNotFitAreRefusedByName) {
+  EXPECT_EQ(error_of(staged({"workers.stages=9"})),
+            "workers.stages must be from 1 to 4, as many as the model has units (embedding, 2 layers, head), got 9");
+  EXPECT_EQ(error_of(staged({"pipeline.schedule=gpipe", "pipeline.microbatches=3"})),
+            "pipeline.microbatches must divide train.batch, got 3 and 2");
+  EXPECT_TRUE(error_of(staged({"model.tied=true"})).find("needs pipeline.tie = \"delayed\"") != std::string::npos);
+  EXPECT_TRUE(error_of(staged({"pipeline.cut=2,2"})).starts_with("pipeline.cut must be"))
+      << error_of(staged({"pipeline.cut=2,2"}));
+  EXPECT_TRUE(
+      error_of(staged({"model.tied=true", "pipeline.schedule=gpipe", "pipeline.microbatches=1", "strategy.name=co2"}))
+          .find("needs strategy.name = \"all_reduce\"") != std::string::npos);
+}
+
+TEST_F(StageWorker, ALossThatIsNotFiniteEndsTheRunWithItsReason) {
+  const std::string error = error_of(staged({"optim.name=sgd", "optim.lr=1e3", "optim.clip=inf", "train.steps=60"}));
+  EXPECT_TRUE(error.find("not finite") != std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace thinwire::train

@@ -1,0 +1,20 @@
+// Where a rank stands among replicas, stages and shards. All rank arithmetic is here.
+#pragma once
+
+namespace thinwire::comm {
+
+struct Coordinates {
+  int replica = 0, stage = 0, shard = 0;
+  friend bool operator==(const Coordinates&, const Coordinates&) = default;
+};
+
+// How many there are of each. rank = (replica * stages + stage) * shards + shard.
+struct MeshShape {
+  int replicas = 1, stages = 1, shards = 1;
+
+  int ranks() const { return replicas * stages * shards; }
+  Coordinates of(int rank) const { return {rank / (stages * shards), rank / shards % stages, rank % shards}; }
+  int rank(const Coordinates& c) const { return (c.replica * stages + c.stage) * shards + c.shard; }
+};
+
+}  // namespace thinwire::comm

@@ -1,0 +1,189 @@
+#include "thinwire/comm/mailbox.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace thinwire::comm {
+
+void Patience::excuse_until(Clock::time_point when) {
+  when = std::min(when, Clock::now() + std::chrono::hours(24 * 365));  // a deadline after it must not overflow
+  auto latest = excused.load();
+  while (latest < when && !excused.compare_exchange_weak(latest, when)) {
+  }
+}
+
+Clock::time_point Patience::deadline(Clock::time_point begin) const {
+  return std::max(begin, excused.load()) + to_duration(timeout_s);
+}
+
+class Mailbox::Recv final : public Receipt {
+ public:
+  Recv(std::shared_ptr<Mailbox> box, at::Tensor into, int from, int64_t tag)
+      : box_(std::move(box)), into_(std::move(into)), key_(from, tag) {}
+
+  void wait() override {
+    std::lock_guard once(mutex_);
+    if (finished_) return;
+    box_->await(key_.first, waits_since(), [&] { return box_->messages_.contains(key_); });
+    Message message;
+    {
+      std::lock_guard lock(box_->mutex_);
+      box_->check();
+      const auto found = box_->messages_.find(key_);
+      TORCH_CHECK(found->second.bytes.nbytes() == into_.nbytes(), "[comm] rank ", box_->rank_, " expected ",
+                  into_.nbytes(), " bytes from rank ", key_.first, ", got ", found->second.bytes.nbytes(),
+                  ": the ranks are not making the same calls");
+      message = std::move(found->second);
+      box_->messages_.erase(found);
+    }
+    if (into_.nbytes() > 0) std::memcpy(into_.mutable_data_ptr(), message.bytes.const_data_ptr(), into_.nbytes());
+    into_.reset();
+    message.bytes.reset();  // before the sender hears of it: its memory is not ours to free
+    came_ = message.came;
+    finished_ = true;
+    if (message.read) message.read();
+  }
+
+  bool done() const override {
+    return finished_ || box_->look([&] { return finished_ || box_->messages_.contains(key_); });
+  }
+  bool poll() override {
+    return finished_ ||
+           box_->poll(key_.first, waits_since(), [&] { return finished_ || box_->messages_.contains(key_); });
+  }
+
+  Clock::time_point came_at() const override {
+    if (finished_) return came_;
+    std::lock_guard lock(box_->mutex_);
+    const auto found = box_->messages_.find(key_);
+    return found == box_->messages_.end() ? came_.load() : found->second.came;
+  }
+
+ private:
+  // What was asked for early is not late.
+  Clock::time_point waits_since() {
+    std::call_once(waits_, [this] { since_ = Clock::now(); });
+    return since_;
+  }
+
+  const std::shared_ptr<Mailbox> box_;
+  at::Tensor into_;
+  const std::pair<int, int64_t> key_;
+  std::mutex mutex_;  // of wait()
+  std::atomic<bool> finished_ = false;
+  std::atomic<Clock::time_point> came_{Clock::time_point{}};
+  std::once_flag waits_;
+  Clock::time_point since_;
+};
+
+class Mailbox::Send final : public Work {
+ public:
+  Send(std::shared_ptr<Mailbox> box, int to, std::shared_ptr<bool> read)
+      : box_(std::move(box)), to_(to), read_(std::move(read)) {}
+  void wait() override { box_->await(to_, waits_since(), ready()); }
+  bool done() const override { return box_->look(ready()); }
+  bool poll() override { return box_->poll(to_, waits_since(), ready()); }
+
+ private:
+  Clock::time_point waits_since() {
+    std::call_once(waits_, [this] { since_ = Clock::now(); });
+    return since_;
+  }
+  std::function<bool()> ready() const {
+    return [this] { return *read_; };
+  }
+  const std::shared_ptr<Mailbox> box_;
+  const int to_;
+  const std::shared_ptr<bool> read_;  // guarded by the mailbox
+  std::once_flag waits_;
+  Clock::time_point since_;
+};
+
+WorkPtr Mailbox::sending(int peer, std::shared_ptr<bool> read) {
+  return std::make_shared<Send>(shared_from_this(), peer, std::move(read));
+}
+
+Mailbox::Mailbox(int rank, PatiencePtr patience, std::function<void(const Timeout&)> spread)
+    : rank_(rank), patience_(std::move(patience)), spread_(std::move(spread)) {}
+
+void Mailbox::check() const {
+  if (auto* lost = std::get_if<PeerLost>(&failure_)) throw PeerLost(*lost);
+  if (auto* late = std::get_if<Timeout>(&failure_)) throw Timeout(*late);
+}
+
+void Mailbox::notify(const std::function<void()>& change) {
+  {
+    std::lock_guard lock(mutex_);
+    change();
+    ++changes_;
+  }
+  changed_.notify_all();
+}
+
+void Mailbox::deliver(int from, int64_t tag, Message message) {
+  message.came = Clock::now();
+  notify([&] {
+    const bool fresh = messages_.emplace(std::pair(from, tag), std::move(message)).second;
+    TORCH_CHECK(fresh, "[comm] rank ", from, " sent tag ", tag, " to rank ", rank_, " twice");
+  });
+}
+
+void Mailbox::fail(const Failure& failure) {
+  notify([&] {
+    if (!over()) failure_ = failure;
+  });
+}
+
+ReceiptPtr Mailbox::recv(at::Tensor into, int from, int64_t tag) {
+  return std::make_shared<Recv>(shared_from_this(), std::move(into), from, tag);
+}
+
+void Mailbox::await(int peer, Clock::time_point since, const std::function<bool()>& ready) {
+  std::unique_lock lock(mutex_);
+  while (!ready() && !over()) {
+    if (patience_->over(since)) {
+      lock.unlock();
+      const Timeout late(peer, patience_->timeout_s);
+      spread_(late);
+      throw Timeout(late);
+    }
+    changed_.wait_until(lock, patience_->deadline(since));
+  }
+  if (!ready()) check();
+}
+
+bool Mailbox::look(const std::function<bool()>& ready) const {
+  std::lock_guard lock(mutex_);
+  return ready() || over();
+}
+
+bool Mailbox::poll(int peer, Clock::time_point since, const std::function<bool()>& ready) {
+  {
+    std::lock_guard lock(mutex_);
+    if (ready() || over()) return true;
+    if (!patience_->over(since)) return false;
+  }
+  spread_(Timeout(peer, patience_->timeout_s));
+  return true;
+}
+
+void Mailbox::sleep_until(Clock::time_point when) {
+  patience_->excuse_until(when);
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, when, [&] { return over(); });
+  check();
+}
+
+uint64_t Mailbox::changes() const {
+  std::lock_guard lock(mutex_);
+  return changes_;
+}
+
+void Mailbox::await_change(uint64_t seen, Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, until, [&] { return changes_ != seen; });
+}
+
+}  // namespace thinwire::comm

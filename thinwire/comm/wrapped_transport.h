@@ -1,0 +1,28 @@
+// A transport that hands everything on to another one: what wrappers (emulated links, counters) begin with.
+#pragma once
+
+#include "thinwire/comm/transport.h"
+
+namespace thinwire::comm {
+
+class WrappedTransport : public Transport {
+ public:
+  explicit WrappedTransport(TransportPtr inner) : inner_(std::move(inner)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  WorkPtr send(at::Tensor bytes, int to, int64_t tag) override { return inner_->send(std::move(bytes), to, tag); }
+  ReceiptPtr recv(at::Tensor bytes, int from, int64_t tag) override {
+    return inner_->recv(std::move(bytes), from, tag);
+  }
+  void fail(int rank, const std::string& why) override { inner_->fail(rank, why); }
+  void excuse_until(Clock::time_point when) override { inner_->excuse_until(when); }
+  void sleep_until(Clock::time_point when) override { inner_->sleep_until(when); }
+  uint64_t changes() const override { return inner_->changes(); }
+  void await_change(uint64_t seen, Clock::time_point until) override { inner_->await_change(seen, until); }
+  void wake() override { inner_->wake(); }
+
+ protected:
+  const TransportPtr inner_;
+};
+
+}  // namespace thinwire::comm

@@ -1,0 +1,30 @@
+#include "thinwire/dp/staleness_probe.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+#include "thinwire/kernels/reduce.h"
+
+namespace thinwire::dp {
+
+at::Tensor sample(const at::Tensor& x) {
+  const int64_t stride = (x.numel() + kSample - 1) / kSample;
+  return stride <= 1 ? x.clone() : x.slice(0, 0, x.numel(), stride).contiguous();
+}
+
+std::optional<double> StalenessProbe::error() {
+  if (!landing_) return {};
+  const Landing means = *landing_;
+  landing_.reset();
+  for (const at::Tensor& t : {means.then, means.now, means.written})
+    group_->all_reduce_(t, comm::Reduce::mean, comm::TrafficKind::control)->wait();
+  const at::Tensor sums = at::empty({2}, at::kDouble);
+  auto* values = sums.mutable_data_ptr<double>();
+  values[0] = kernels::sum_squared_differences(means.now, means.written);
+  values[1] = kernels::sum_squared_differences(means.now, means.then);
+  if (over_shards_) over_shards_(sums, optim::Over::sum);
+  return values[1] == 0 ? 0 : std::sqrt(values[0] / values[1]);
+}
+
+}  // namespace thinwire::dp

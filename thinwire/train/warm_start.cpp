@@ -1,0 +1,85 @@
+#include "thinwire/train/warm_start.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "thinwire/base/errors.h"
+#include "thinwire/train/checkpoint.h"
+#include "thinwire/train/inspect.h"
+#include "thinwire/train/stages.h"
+
+namespace thinwire::train {
+namespace fs = std::filesystem;
+namespace {
+
+// Both as if only [model] and the rule's name had been set.
+std::optional<std::string> mismatch(const Recipe& there, const Recipe& here) {
+  Recipe a, b;
+  a.model = there.model, b.model = here.model;
+  a.optim.name = there.optim.name, b.optim.name = here.optim.name;
+  return first_difference(a, b);
+}
+
+}  // namespace
+
+fs::path find_warm_start(const fs::path& path, const Recipe& recipe) {
+  check_is_run_or_checkpoint(path);
+  fs::path folder = path;
+  if (!is_checkpoint(path)) {
+    const int64_t step = newest_checkpoint(path);
+    if (step < 0) throw BadInput("{} has no checkpoint to begin with", path.string());
+    folder = path / "checkpoints" / fmt::format("step-{}", step);
+  }
+  if (const auto difference = mismatch(recipe_of_checkpoint(folder), recipe))
+    throw BadInput("{} is of another kind of run: {}", folder.string(), *difference);
+  return folder;
+}
+
+void check_warm_start(const fs::path& path, const Recipe& recipe) {
+  const fs::path folder = find_warm_start(path, recipe);
+  const int64_t step = read_manifest(folder).facts.value("step", int64_t{0}), planned = recipe.planned_steps();
+  if (planned > 0 && planned <= step)
+    throw BadInput("{} has done {} steps, and the recipe asks for {}: there is nothing left to do", folder.string(),
+                   step, planned);
+}
+
+WarmStart read_warm_start(const fs::path& folder, int replica) {
+  WarmStart origin;
+  origin.from = folder;
+  Trained trained = load_trained(folder);
+  const models::Model& model = *trained.model;
+  for (const auto& unit : model.units)
+    for (const auto& parameter : unit->parameters) origin.weights[parameter.name] = parameter.tensor.detach();
+  const auto old_replica = static_cast<int>(replica % trained.recipe.workers.replicas);
+  std::vector<State> states;
+  for (int stage = 0; stage < trained.recipe.workers.stages; ++stage)
+    states.push_back(load_checkpoint(folder, old_replica, stage).state);
+  origin.step = read_manifest(folder).facts.value("step", int64_t{0});
+  for (const auto& item : with_prefix(states[0], "strategy.rule.")) {
+    const std::string& name = item.first;
+    if (item.second.value.dim() == 0) {
+      origin.numbers[name] = item.second.value;
+      continue;
+    }
+    const auto tied = states[0].find("tie.strategy.rule." + name);
+    origin.moments[name] =
+        gather_stages(trained.recipe, model, tied == states[0].end() ? at::Tensor() : tied->second.value,
+                      [&](int stage, int64_t numel) {
+                        const at::Tensor& part = states[stage].at("strategy.rule." + name).value;
+                        if (part.numel() != numel)
+                          throw BadInput("{}: '{}' of {} cannot be taken into another run", folder.string(), name,
+                                         trained.recipe.optim.name);
+                        return part;
+                      });
+  }
+  return origin;
+}
+
+void begin_with(models::Model& model, const WarmStart& origin) {
+  at::NoGradGuard no_grad;
+  for (auto& unit : model.units)
+    for (auto& parameter : unit->parameters) parameter.tensor.copy_(origin.weights.at(parameter.name));
+}
+
+}  // namespace thinwire::train
