@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 
+#include "cli/shell.h"
 #include "cli/show.h"
 
 namespace thinwire::cli {
@@ -22,8 +23,8 @@ train::RecipeText Arguments::text() const {
 }
 
 std::string Arguments::command(const std::string& verb) const {
-  std::string line = fmt::format("thinwire {} {}", verb, recipe);
-  for (const auto& key : keys) line += " " + key;
+  std::string line = fmt::format("thinwire {} {}", verb, shell_word(recipe));
+  for (const auto& key : keys) line += " " + shell_word(key);
   return line;
 }
 

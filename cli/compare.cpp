@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/arguments.h"
+#include "cli/shell.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
@@ -41,7 +42,7 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
   if (std::filesystem::exists(dir) && !(std::filesystem::is_directory(dir) && std::filesystem::is_empty(dir)))
     throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
 
-  const std::string command = arguments.command("compare") + " --strategies " + strategies;
+  const std::string command = arguments.command("compare") + " --strategies " + shell_word(strategies);
   std::vector<train::Result> results;
   for (size_t i = 0; i < names.size() && !stop_requested(); ++i) {
     auto observer = arguments.observer(names[i]);

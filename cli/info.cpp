@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "cli/shell.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "thinwire/train/inspect.h"
@@ -25,19 +26,9 @@ std::string age_text(double seconds) {
   return fmt::format("{:.0f} days ago", seconds / 86400);
 }
 
-// A path as a shell takes it.
-std::string quoted(const std::string& path) {
-  if (path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%") ==
-      std::string::npos)
-    return path;
-  std::string out = "'";
-  for (char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string resume_command(const fs::path& dir) {
-  return fmt::format("thinwire train {} --dir {} --resume", quoted((dir / "recipe.toml").string()),
-                     quoted(dir.string()));
+  return fmt::format("thinwire train {} --dir {} --resume", shell_word((dir / "recipe.toml").string()),
+                     shell_word(dir.string()));
 }
 
 std::string length_text(const train::Recipe& r) {

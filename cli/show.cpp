@@ -45,8 +45,11 @@ std::string who_text(const train::Recipe& r) {
 class Console final : public train::Observer {
  public:
   explicit Console(bool schedule) : schedule_(schedule) {}
-  ~Console() override {
-    clear();
+  ~Console() override {  // also while an error is on its way: whatever stdout does, that one is told
+    try {
+      clear();
+    } catch (const std::exception&) {
+    }
     std::fflush(stdout);
   }
 
@@ -181,10 +184,9 @@ std::string clock_text(double seconds) {
 }
 
 std::string headline(const train::Recipe& r, int64_t parameters) {
-  const bool own_rule = dp::family_of(r.strategy.name) == dp::Family::one_bit;
   return fmt::format("{}: {} of {} parameters, {}, {} tokens a step{}", r.strategy.name, r.model.name,
                      count_text(static_cast<double>(parameters)), who_text(r), r.tokens_per_step(),
-                     own_rule ? "" : fmt::format(", {} inside", r.optim.name));
+                     dp::traits_of(r.strategy).owns_rule ? "" : fmt::format(", {} inside", r.optim.name));
 }
 
 std::string comparison_table(const std::vector<train::Result>& results, bool colour) {

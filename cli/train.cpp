@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/arguments.h"
+#include "cli/shell.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
@@ -25,7 +26,7 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
   const auto recipe = train::make_recipe(text);
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
   auto observer = arguments.observer(recipe.strategy.name, /*schedule=*/true);
-  const std::string command = arguments.command("train") + (from.empty() ? "" : " --from " + from);
+  const std::string command = arguments.command("train") + (from.empty() ? "" : " --from " + shell_word(from));
   const auto result = train::run(
       recipe, {.dir = dir, .resume = resume, .from = from, .stop = &stop_requested(), .command = command}, *observer);
   observer.reset();  // the live line goes before the last words
@@ -47,7 +48,8 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
     fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
     fmt::print("      report in {}\n", (dir / "report.html").string());
   } else {
-    fmt::print("stopped after step {}; go on with: {} --dir {} --resume\n", result.steps, command, dir.string());
+    fmt::print("stopped after step {}; go on with: {} --dir {} --resume\n", result.steps, command,
+               shell_word(dir.string()));
   }
 }
 

@@ -1,10 +1,13 @@
 #include "thinwire/dp/catalog.h"
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/comm/world.h"
 
 namespace thinwire::dp {
 namespace {
@@ -70,6 +73,65 @@ TEST(Catalog, EveryNameIsReadBackFromWhatItWritesDown) {
     const auto again = list_fields(read(table));
     ASSERT_EQ(again.size(), table.size()) << name;
     for (const auto& field : again) EXPECT_EQ(toml_text(field.value), toml_text(table[field.key])) << name << field.key;
+  }
+}
+
+TEST(Traits, SayWhatCallersNeedToKnow) {
+  EXPECT_FALSE(traits_of(preset("all_reduce")).owns_rule);
+  EXPECT_TRUE(traits_of(preset("zero_one_adam")).owns_rule);
+  EXPECT_FALSE(traits_of(preset("one_bit_lamb")).needs_global_norms);
+  StrategyOptions co2 = preset("co2");
+  co2.periodic.period = 7;
+  EXPECT_EQ(traits_of(co2).round_steps, 7);
+  EXPECT_NE(traits_of(co2).sentences.find("progress (7 steps)"), std::string::npos);
+  for (const auto& name : strategy_names()) {
+    EXPECT_FALSE(traits_of(preset(name)).sentences.empty()) << name;
+    EXPECT_EQ(traits_of(preset(name)).sentences.find('{'), std::string::npos) << name;
+  }
+}
+
+// A rule that adds one to every weight.
+struct PlusOne final : optim::Rule {
+  void apply(const optim::Update& u) override { at::Tensor(u.next).copy_(u.x).add_(1); }
+  State state() override { return {}; }
+  void load(const State&) override {}
+};
+
+TEST(Catalog, AStrategyTakesARuleThatTheCallerBrings) {
+  for (const auto& name : strategy_names()) {
+    comm::run_world(2, [&](comm::GroupPtr group) {
+      optim::Flat weights({{at::zeros({4096, 6})}});
+      const std::vector<double> rates = {0.1, 0.1};
+      if (traits_of(preset(name)).owns_rule) {
+        EXPECT_THROW(make_strategy(preset(name), weights, {.sync = group}, std::make_unique<PlusOne>()), BadInput);
+        return;
+      }
+      auto strategy = make_strategy(preset(name), weights, {.sync = group}, std::make_unique<PlusOne>());
+      for (int64_t t = 1; t <= 3; ++t)
+        strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = rates, .t = t});
+      EXPECT_EQ(weights.x[0].item<float>(), 3) << name;
+    });
+  }
+}
+
+TEST(Strategy, WhatTheRuleWroteIsSeenBeforeAnythingLands) {
+  for (const std::string name : {"all_reduce", "local_sgd", "sparta"}) {
+    StrategyOptions options = preset(name);
+    options.periodic.period = 1;
+    if (name == "sparta") options.slices.slices = 1;
+    comm::run_world(2, [&](comm::GroupPtr group) {
+      optim::Flat weights({{at::zeros({2048})}});
+      auto strategy = make_strategy(options, weights, {.sync = group}, optim::OptimOptions{.name = "sgd", .clip = INFINITY});
+      weights.grad.fill_(group->rank() == 0 ? 1.0 : 3.0);
+      const std::vector<double> rates = {1, 1};
+      float seen = 0;
+      strategy->step({.x = weights.x, .next = weights.x, .grad = weights.grad, .lr = rates, .t = 1, .rule_wrote = [&] {
+                        seen = weights.x[0].item<float>();
+                      }});
+      const bool local = name != "all_reduce";
+      if (local) EXPECT_NE(seen, weights.x[0].item<float>()) << name << ": the mean landed afterwards";
+      EXPECT_NE(seen, 0) << name;
+    });
   }
 }
 

@@ -8,6 +8,7 @@
 #include "quadratic.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/dp/one_bit_lamb.h"
+#include "thinwire/kernels/reach.h"
 
 namespace thinwire::dp {
 namespace {
@@ -236,7 +237,7 @@ TEST(LambRenew, GivesTheKnownAnswer) {
   const float x[] = {1, -2}, last[] = {.1f, -.2f}, v[] = {.04f, .09f};
   float m[] = {.15f, -.15f}, fresh[] = {.04f, .09f}, next[2];
   const kernels::LambStep step{.9f, .1f, .999f, .001f, 1e-8f, .01f};
-  const auto norms = kernels::lamb_renew(x, m, last, v, fresh, 2, 1, true, step);
+  const auto norms = kernels::lamb_renew(x, m, last, v, fresh, 2, 1, true, kernels::kNoReach, step);
   EXPECT_NEAR(fresh[0], .04032, 1e-7);
   EXPECT_NEAR(fresh[1], .09, 1e-7);
   EXPECT_NEAR(norms.u, .75999996 * .75999996 + .51999998 * .51999998, 1e-6);
@@ -289,6 +290,55 @@ TEST(OneBit, NamesTheParameterWhoseMomentumIsNotFinite) {
   } catch (const c10::Error& error) {
     EXPECT_NE(one_line(error).find("the momentum of element 7 of second is nan"), std::string::npos) << error.what();
   }
+}
+
+// A coordinate whose gradient is nothing until the second moment is frozen, and something afterwards.
+float largest_late_weight(const std::string& name, bool reach) {
+  float largest = 0;
+  comm::run_world(2, [&](comm::GroupPtr group) {
+    auto options = frozen_after(name, 6);
+    options.one_bit.reach = reach;
+    options.zero_one = {.var_update_scaler = 3, .local_step_scaler = 2, .local_step_clipper = 8};
+    Learner learner(options, group, {.weight_decay = 0, .clip = INFINITY}, 50 + group->rank());
+    for (int64_t t = 1; t <= 30; ++t) {
+      learner.gradient();
+      learner.weights.grad[3].fill_(t <= 7 ? 0.0 : 1.0);
+      learner.apply(t);
+      if (group->rank() == 0) largest = std::max(largest, std::abs(learner.weights.x[3].item<float>()));
+    }
+  });
+  return largest;
+}
+
+TEST_P(OneBitStrategy, ACoordinateThatWasNeverLearntDoesNotBlowUpBetweenExchanges) {
+  for (bool reach : {true, false}) EXPECT_LT(largest_late_weight(GetParam(), reach), 5) << "reach " << reach;
+}
+
+// How far a coordinate moves in one step after the freeze, at most, that was seen once, long before it: its second
+// moment has nearly vanished.
+float longest_rare_step(const std::string& name, bool reach) {
+  float longest = 0;
+  comm::run_world(2, [&](comm::GroupPtr group) {
+    auto options = frozen_after(name, 220);
+    options.one_bit.reach = reach;
+    Learner learner(options, group, {.weight_decay = 0, .clip = INFINITY}, 50 + group->rank());
+    for (int64_t t = 1; t <= 240; ++t) {
+      learner.gradient();
+      learner.weights.grad[3].fill_(t == 1 ? 0.1 : 0.0);
+      const float before = learner.weights.x[3].item<float>();
+      learner.apply(t);
+      if (group->rank() == 0 && t > 220)
+        longest = std::max(longest, std::abs(learner.weights.x[3].item<float>() - before));
+    }
+  });
+  return longest;
+}
+
+TEST(OneBit, ReachKeepsARareCoordinateInItsPlace) {
+  const double adam = kRates[0] * kernels::adam_reach(0.9, 0.95);  // as far as Adam could go, bias correction aside
+  EXPECT_LT(longest_rare_step("one_bit_adam", true), 1.1 * adam);
+  EXPECT_GT(longest_rare_step("one_bit_adam", false), 20 * adam) << "as published";
+  EXPECT_GT(longest_rare_step("one_bit_lamb", false), 20 * longest_rare_step("one_bit_lamb", true));
 }
 
 }  // namespace

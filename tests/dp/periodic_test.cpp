@@ -305,5 +305,16 @@ TEST(Periodic, OptionsThatContradictEachOtherAreRefused) {
   EXPECT_EQ(refused({.momentum = 0.5}), "[dp.periodic] outer = average takes no momentum, outer_lr, penalty or clip");
 }
 
+TEST(Periodic, AFreshAverageIsNotPenalised) {
+  Trial trial;
+  trial.options = preset("slowmo");
+  trial.options.periodic.period = 4;
+  const auto plain = trial.run();
+  for (const std::string penalty : {"gap", "floor"}) {
+    trial.options.periodic.penalty = penalty;
+    EXPECT_TRUE(at::equal(trial.run()[0], plain[0])) << penalty;
+  }
+}
+
 }  // namespace
 }  // namespace thinwire::dp

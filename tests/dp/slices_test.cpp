@@ -3,6 +3,7 @@
 #include "thinwire/dp/slices.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -488,6 +489,31 @@ TEST(Slices, AWeightThatIsNotFiniteIsNamed) {
     });
     EXPECT_NE(error.find("the weights: element 1234 of second.matrix is nan"), std::string::npos) << error;
   });
+}
+
+TEST(SlicesOptions, HoldsTheDecayForANumberOfLaunchesOrAShareOfThem) {
+  SlicesOptions o = preset("asyncmesh").slices;
+  EXPECT_DOUBLE_EQ(o.mu(1000), 0.5);
+  EXPECT_GT(o.mu(1001), 0.5);
+  o.ema_hold = 10;
+  EXPECT_DOUBLE_EQ(o.mu(10), 0.5);
+  EXPECT_GT(o.mu(11), 0.5);
+  read(Value(std::string("5%")), "strategy.ema_hold", o.ema_hold, at_least(0));
+  EXPECT_DOUBLE_EQ(o.mu(100, 2000), 0.5);
+  EXPECT_GT(o.mu(101, 2000), 0.5);
+  EXPECT_THROW(o.mu(1, 0), BadInput) << "a share of a number that is not known";
+  EXPECT_THROW(read(Value(std::string("5")), "strategy.ema_hold", o.ema_hold, at_least(0)), BadInput);
+  EXPECT_EQ(std::get<std::string>(to_value(o.ema_hold)), "5%");
+}
+
+TEST(StalenessProbe, TakesSamplesOfLongVectors) {
+  EXPECT_EQ(sample(at::zeros({1000})).numel(), 1000);
+  const at::Tensor x = at::arange(3 * kSample, at::kFloat);
+  const at::Tensor taken = sample(x);
+  EXPECT_EQ(taken.numel(), kSample);
+  EXPECT_EQ(taken[5].item<float>(), 15);
+  taken.fill_(-1);
+  EXPECT_EQ(x[15].item<float>(), 15) << "a copy";
 }
 
 }  // namespace

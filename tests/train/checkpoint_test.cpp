@@ -316,5 +316,28 @@ TEST_F(Checkpoint, WrongNumbersAreWrongCalls) {
   });
 }
 
+TEST_F(Checkpoint, WithoutASharedDiskEveryRankKeepsItsOwnPartAndTheManifest) {
+  comm::run_threads(2, [&](comm::World& world) {
+    world.shares_disk = false;
+    const fs::path own = run_ / std::to_string(world.rank());
+    save_checkpoint(own, 7, state_of(world.rank(), 7), kFacts, 1, world, {.replicas = 2});
+    const auto loaded = load_checkpoint(own / "checkpoints" / "step-7", world.rank());
+    EXPECT_EQ(loaded.facts, kFacts);
+    EXPECT_EQ(loaded.state.size(), state_of(world.rank(), 7).size());
+    EXPECT_THROW(load_checkpoint(own / "checkpoints" / "step-7", 1 - world.rank()), std::exception)
+        << "the other's part is elsewhere";
+  });
+}
+
+TEST_F(Checkpoint, OneThatWasBeingSavedAgainWhenTheMachineStoppedIsPutBack) {
+  save(40);
+  fs::rename(home_ / "step-40", home_ / ".step-40.old");  // between the two renames
+  fs::create_directories(home_ / ".step-40.tmp");
+  EXPECT_EQ(newest_checkpoint(run_), -1);
+  recover_checkpoints(run_);
+  EXPECT_EQ(newest_checkpoint(run_), 40);
+  EXPECT_EQ(load_checkpoint(home_ / "step-40", 0).facts, kFacts);
+}
+
 }  // namespace
 }  // namespace thinwire::train

@@ -5,8 +5,9 @@
 #include <set>
 
 #include "tests/train/small_run.h"
-#include "thinwire/optim/layout.h"
+#include "thinwire/optim/flat.h"
 #include "thinwire/train/checkpoint.h"
+#include "thinwire/train/inspect.h"
 
 namespace thinwire::train {
 namespace {
@@ -274,6 +275,40 @@ TEST_F(Run, ChecksTextAndModelBeforeItMakesADirectory) {
   EXPECT_NE(error_of(recipe({"model.heads=3"}), {.dir = dir}), "no error");
   EXPECT_NE(error_of(recipe({"model.context=100000"}), {.dir = dir}), "no error");
   EXPECT_FALSE(fs::exists(dir));
+}
+
+TEST_F(Run, ACheckpointNamesTheWeightsThatReplicasAgreeOnUnderEveryStrategy) {
+  for (const auto& name : dp::strategy_names()) {
+    Recipe r = recipe_for(name);
+    r.train.steps = 11;
+    const fs::path dir = home_ / name;
+    Watch watch;
+    const Result result = run(r, {.dir = dir}, watch);
+    const auto facts = read_manifest(dir / "checkpoints" / "step-11").facts;
+    const std::string entry = facts.at("agreed");
+    const auto loaded = load_checkpoint(dir / "checkpoints" / "step-11", 0).state;
+    ASSERT_TRUE(loaded.contains(entry)) << name << ": " << entry;
+    const auto other = load_checkpoint(dir / "checkpoints" / "step-11", 1).state;
+    EXPECT_TRUE(loaded.at(entry).value.equal(other.at(entry).value)) << name << ": all replicas have the same";
+    const Trained trained = load_trained(dir / "checkpoints" / "step-11");
+    EXPECT_EQ(trained.weights_hash, optim::weights_hash(layout_of(r), loaded.at(entry).value)) << name;
+  }
+}
+
+TEST_F(Run, ASlowControlNetworkDelaysNoStep) {
+  const std::vector<std::string> keys = {"train.steps=80", "strategy.name=local_sgd", "strategy.period=80"};
+  std::vector<std::string> slow = keys;
+  slow.push_back("link.control=none/100ms");
+  const Result fast = run_of(recipe(keys)), far = run_of(recipe(slow));
+  EXPECT_EQ(far.weights_hash, fast.weights_hash);
+  EXPECT_GT(far.control_bytes, 0);
+  EXPECT_GT(far.utilisation, fast.utilisation - 0.1);
+  EXPECT_LT(far.seconds - fast.seconds, 5) << "waiting for each step's answer would take 16 s";
+}
+
+TEST_F(Run, MoreRanksThanAProcessShouldHaveAreRefused) {
+  EXPECT_EQ(error_of(recipe({"workers.replicas=256", "workers.stages=64", "model.layers=62"})),
+            "workers: 256 replicas x 64 stages are 16384 ranks; as threads of one process there can be 1024");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/reduce.h"
 
 namespace thinwire::dp {
@@ -43,6 +44,9 @@ OneBit::OneBit(const optim::Flat& weights, Groups groups, const OneBitOptions& o
       layout_(weights.layout()),
       optim_(optim),
       deepspeed_(options.mode == "deepspeed"),
+      reach_(options.reach && !deepspeed_ && groups_.sync->size() > 1  // one replica's momentum is its own
+                 ? static_cast<float>(kernels::adam_reach(optim.betas[0], optim.betas[1]))
+                 : kernels::kNoReach),
       m_(at::zeros_like(weights.x)),
       v_(at::zeros_like(weights.x)),
       grad_(weights.grad),

@@ -3,9 +3,11 @@
 //
 // They own their update rule: lr, betas, eps, weight decay, clipping and schedule are those of [optim], its name is not
 // used. Where the gradient was exactly zero in all of warm-up, nothing is learnt later either (v is 0 there): a sign
-// cannot say zero, so those coordinates are masked. Clipping: during warm-up by the norm of the mean gradient; later
-// nobody knows that norm, so it is estimated from the squared norms of the local gradients times the share that
-// their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same factor.
+// cannot say zero, so those coordinates are masked. Where v has nearly vanished a sign is too far a step: what arrives
+// is clamped to the reach that Adam's own momentum has (thinwire/kernels/reach.h). Clipping: during warm-up by the norm
+// of the mean gradient; later nobody knows that norm, so it is estimated from the squared norms of the local gradients
+// times the share that their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same
+// factor.
 //
 // mode = "deepspeed" repeats the habits of DeepSpeed 0.19.6, for comparing trajectories with it: one scale a buffer,
 // padding in scales, no masks, and a first step that drops its gradient.
@@ -33,6 +35,7 @@ inline Value to_value(const WarmupBits& bits) { return bits.count; }
 struct OneBitOptions {
   Freeze freeze;
   WarmupBits warmup_bits;
+  bool reach = true;           // of the momentum that arrives (thinwire/kernels/reach.h); not in deepspeed mode
   std::string mode = "block";  // block | deepspeed
 };
 
@@ -40,6 +43,7 @@ template <class F>
 void fields(F&& f, OneBitOptions& o) {
   f("freeze", o.freeze, at_least(1), "last step of warm-up, or \"auto\": when the second moment has stopped growing");
   f("warmup_bits", o.warmup_bits, any(), "bits a number of the gradient has during warm-up: 32, 8 or 4");
+  f("reach", o.reach, any(), "clamp what arrives to what Adam's momentum could be; false: as published");
   f("mode", o.mode, one_of({"block", "deepspeed"}), "one scale a block of 1024; or DeepSpeed 0.19.6's habits");
 }
 
@@ -79,7 +83,8 @@ class OneBit : public Strategy {
   const optim::Layout layout_;
   const optim::OptimOptions optim_;
   const bool deepspeed_;
-  at::Tensor m_, v_;  // flat, equal on all replicas wherever they were just exchanged
+  const float reach_;  // kernels::kNoReach where it is off
+  at::Tensor m_, v_;   // flat, equal on all replicas wherever they were just exchanged
 
  private:
   double estimated_norm(const at::Tensor& grad);

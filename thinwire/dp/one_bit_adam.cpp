@@ -35,7 +35,7 @@ void OneBitAdam::compressed(const optim::Update& u) {
   compressed_mean_(m_);
   for (const auto& [at, n, group] : spans_)
     kernels::frozen_adamw(u.next.mutable_data_ptr<float>() + at, u.x.const_data_ptr<float>() + at,
-                          m_.mutable_data_ptr<float>() + at, v_.const_data_ptr<float>() + at, n, !deepspeed_,
+                          m_.mutable_data_ptr<float>() + at, v_.const_data_ptr<float>() + at, n, !deepspeed_, reach_,
                           adamw_step(u, group));
 }
 

@@ -114,7 +114,7 @@ void OneBitLamb::compressed(const optim::Update& u) {
   for (const auto& piece : layout_.pieces) {
     const auto own =
         kernels::lamb_renew(at_piece(u.x, piece), at_piece(m_, piece), at_piece(last_, piece), at_piece(v_, piece),
-                            at_piece(fresh_, piece), piece.numel, scale(piece), !deepspeed_, lamb_step(piece));
+                            at_piece(fresh_, piece), piece.numel, scale(piece), !deepspeed_, reach_, lamb_step(piece));
     norms[2 * piece.tensor] += own.adam;
     norms[2 * piece.tensor + 1] += own.u;
     largest[piece.tensor] = std::max<double>(largest[piece.tensor], own.ratio);

@@ -56,7 +56,7 @@ void ZeroOneAdam::warm_up(const optim::Update& u) {
       kernels::adamw(next, x, g, m, v, n, step);
     } else {
       kernels::momentum(m, g, n, step.beta1, step.one_minus_beta1);
-      kernels::frozen_adamw(next, x, m, v, n, !deepspeed_, step);
+      kernels::frozen_adamw(next, x, m, v, n, !deepspeed_, reach_, step);
     }
   }
   if (!renew || ++renewals_ < zero_one_.var_update_scaler) return;
@@ -81,7 +81,9 @@ void ZeroOneAdam::compressed(const optim::Update& u) {
                          .one_minus_beta1 = static_cast<float>(1 - b1),
                          .lr = static_cast<float>(u.lr[group]),
                          .weight_decay = static_cast<float>(wd),
-                         .eps = static_cast<float>(optim_.eps)});
+                         .eps = static_cast<float>(optim_.eps),
+                         .reach = reach_,
+                         .masked = !deepspeed_});
   }
   for (size_t group = 0; group < rates_.size(); ++group) rates_[group] += u.lr[group];
   if (u.t % interval_ == 0 && moved_since()) exchange(u.next);
@@ -97,7 +99,7 @@ void ZeroOneAdam::exchange(at::Tensor x) {
     const double s = rates_[group];
     kernels::sync_step(
         {at(x, begin), nullptr, nullptr, at(m_, begin), at(v_, begin), at(moved_, begin), at(synced_, begin)}, n,
-        static_cast<float>(s), eps, !deepspeed_);
+        static_cast<float>(s), eps, reach_, !deepspeed_);
   }
   std::ranges::fill(rates_, 0);
 }

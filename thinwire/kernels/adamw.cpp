@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -24,11 +25,12 @@ THINWIRE_CLONES void momentum_task(float* __restrict m, const float* __restrict 
 }
 
 THINWIRE_CLONES void frozen_task(float* next, const float* x, float* __restrict m, const float* __restrict v, int64_t n,
-                                 bool masked, const AdamwStep s) {
+                                 bool masked, float reach, const AdamwStep s) {
 #pragma GCC ivdep  // as above
   for (int64_t i = 0; i < n; ++i) {
-    m[i] = masked && v[i] == 0 ? 0.0f : m[i];
-    next[i] = s.decay * x[i] - s.rate * m[i] / (std::sqrt(v[i]) * s.root + s.eps);
+    const float root = std::sqrt(v[i]);
+    m[i] = masked && v[i] == 0 ? 0.0f : within_reach(m[i], reach, root + s.eps);
+    next[i] = s.decay * x[i] - s.rate * m[i] / (root * s.root + s.eps);
   }
 }
 
@@ -39,10 +41,10 @@ void momentum(float* m, const float* g, int64_t n, float beta1, float one_minus_
       n, [&](int64_t begin, int64_t end) { momentum_task(m + begin, g + begin, end - begin, beta1, one_minus_beta1); });
 }
 
-void frozen_adamw(float* next, const float* x, float* m, const float* v, int64_t n, bool masked,
+void frozen_adamw(float* next, const float* x, float* m, const float* v, int64_t n, bool masked, float reach,
                   const AdamwStep& step) {
   for_tasks(n, [&](int64_t begin, int64_t end) {
-    frozen_task(next + begin, x + begin, m + begin, v + begin, end - begin, masked, step);
+    frozen_task(next + begin, x + begin, m + begin, v + begin, end - begin, masked, reach, step);
   });
 }
 

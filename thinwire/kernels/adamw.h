@@ -20,7 +20,8 @@ void adamw(float* next, const float* x, const float* g, float* m, float* v, int6
 // m = beta1 m + (1-beta1) g: the part of it that 1-bit Adam does before it sends.
 void momentum(float* m, const float* g, int64_t n, float beta1, float one_minus_beta1);
 // And what it does with what arrives, v being frozen: m = 0 where masked and v is 0 (nothing was ever learnt there, and
-// a sign cannot say zero); next as above.
-void frozen_adamw(float* next, const float* x, float* m, const float* v, int64_t n, bool masked, const AdamwStep& step);
+// a sign cannot say zero), elsewhere within reach (reach.h) of sqrt(v) + eps; next as above.
+void frozen_adamw(float* next, const float* x, float* m, const float* v, int64_t n, bool masked, float reach,
+                  const AdamwStep& step);
 
 }  // namespace thinwire::kernels

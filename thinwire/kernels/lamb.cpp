@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -46,17 +47,18 @@ THINWIRE_CLONES void momentum_task(float* __restrict m, float* __restrict last, 
 
 THINWIRE_CLONES FrozenNorms renew_task(const float* __restrict x, float* __restrict m, const float* __restrict last,
                                        const float* __restrict v, float* __restrict fresh, int64_t n, float scale,
-                                       bool masked, const LambStep s) {
+                                       bool masked, float reach, const LambStep s) {
   Lanes norm_adam, norm_u;
   float adam[kPart], u[kPart], ratio[kPart] = {};
   for (int64_t at = 0; at < n; at += kPart) {
     const int64_t size = std::min(kPart, n - at);
     for (int64_t j = 0; j < size; ++j) {
       const int64_t i = at + j;
-      m[i] = masked && v[i] == 0 ? 0.0f : m[i] / scale;
+      const float root = std::sqrt(v[i]) + s.eps;
+      m[i] = masked && v[i] == 0 ? 0.0f : within_reach(m[i] / scale, reach, root);
       const float ghat = (m[i] - s.beta1 * last[i]) / s.one_minus_beta1;
       fresh[i] = s.beta2 * fresh[i] + s.one_minus_beta2 * (ghat * ghat);
-      const float root = std::sqrt(v[i]) + s.eps, now = root / (std::sqrt(fresh[i]) + s.eps);
+      const float now = root / (std::sqrt(fresh[i]) + s.eps);
       ratio[j] = now > ratio[j] ? now : ratio[j];
       adam[j] = m[i] / root;
       u[j] = adam[j] + s.weight_decay * x[i];
@@ -101,11 +103,11 @@ void scaled_momentum(float* m, float* last, const float* g, int64_t n, float bet
 }
 
 FrozenNorms lamb_renew(const float* x, float* m, const float* last, const float* v, float* fresh, int64_t n,
-                       float scale, bool masked, const LambStep& step) {
+                       float scale, bool masked, float reach, const LambStep& step) {
   FrozenNorms total;
   for (const auto& part : by_task<FrozenNorms>(n, [&](int64_t begin, int64_t end) {
          return renew_task(x + begin, m + begin, last + begin, v + begin, fresh + begin, end - begin, scale, masked,
-                           step);
+                           reach, step);
        })) {
     total.adam += part.adam, total.u += part.u;
     total.ratio = std::max(total.ratio, part.ratio);

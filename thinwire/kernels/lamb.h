@@ -31,9 +31,9 @@ struct FrozenNorms {
   float ratio = 0;         // the largest (sqrt(v) + eps) / (sqrt(fresh) + eps)
 };
 // What arrived becomes the momentum again, and the gradient it stands for renews `fresh`:
-//   m = m / scale, 0 where masked and v is 0;   ghat = (m - beta1 last) / (1-beta1);
-//   fresh = beta2 fresh + (1-beta2) ghat^2
+//   m = m / scale, within reach (reach.h) of sqrt(v) + eps, 0 where masked and v is 0;   ghat = (m - beta1 last) /
+//   (1-beta1); fresh = beta2 fresh + (1-beta2) ghat^2
 FrozenNorms lamb_renew(const float* x, float* m, const float* last, const float* v, float* fresh, int64_t n,
-                       float scale, bool masked, const LambStep& step);
+                       float scale, bool masked, float reach, const LambStep& step);
 
 }  // namespace thinwire::kernels

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -13,8 +14,9 @@ THINWIRE_CLONES void local_task(float* next, const float* x, const float* __rest
                                 int64_t n, const LocalStep s) {
 #pragma GCC ivdep  // next is x or apart from it, element by element
   for (int64_t i = 0; i < n; ++i) {
-    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
-    moved[i] -= s.lr * (m[i] / (std::sqrt(v[i]) + s.eps) + s.weight_decay * x[i]);
+    const float root = std::sqrt(v[i]) + s.eps, now = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
+    m[i] = s.masked && v[i] == 0 ? 0.0f : within_reach(now, s.reach, root);
+    moved[i] -= s.lr * (m[i] / root + s.weight_decay * x[i]);
     next[i] = synced[i] + moved[i];
   }
 }
@@ -25,10 +27,11 @@ THINWIRE_CLONES void scale_task(float* __restrict moved, const float* __restrict
 
 THINWIRE_CLONES void sync_task(float* __restrict next, float* __restrict m, const float* __restrict v,
                                float* __restrict moved, float* __restrict synced, int64_t n, float lr_sum, float eps,
-                               bool masked) {
+                               float reach, bool masked) {
   for (int64_t i = 0; i < n; ++i) {
-    const float h = masked && v[i] == 0 ? 0.0f : moved[i];
-    synced[i] += h / (std::sqrt(v[i]) + eps);
+    const float root = std::sqrt(v[i]) + eps;
+    const float h = masked && v[i] == 0 ? 0.0f : within_reach(moved[i], lr_sum * reach, root);
+    synced[i] += h / root;
     next[i] = synced[i];
     m[i] = -h / lr_sum;
     moved[i] = 0;
@@ -47,9 +50,9 @@ void scale_by_root(float* moved, const float* v, int64_t n, float eps) {
   for_tasks(n, [&](int64_t i, int64_t end) { scale_task(moved + i, v + i, end - i, eps); });
 }
 
-void sync_step(const ZeroOneBuffers& b, int64_t n, float lr_sum, float eps, bool masked) {
+void sync_step(const ZeroOneBuffers& b, int64_t n, float lr_sum, float eps, float reach, bool masked) {
   for_tasks(n, [&](int64_t i, int64_t end) {
-    sync_task(b.next + i, b.m + i, b.v + i, b.moved + i, b.synced + i, end - i, lr_sum, eps, masked);
+    sync_task(b.next + i, b.m + i, b.v + i, b.moved + i, b.synced + i, end - i, lr_sum, eps, reach, masked);
   });
 }
 
