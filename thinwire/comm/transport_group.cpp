@@ -63,9 +63,11 @@ struct TransportGroup::Call final : Task {
   std::shared_ptr<Members> members;
   int64_t tag = 0;
   Pending recvs, sends;
+  Pending scattered;  // sends of a first leg whose memory a later one receives into
   std::vector<at::Tensor> scratch;
   std::vector<Leg> legs;  // each is run when all recvs before it have come
   size_t next = 0;
+  bool waits_for_scattered = false;  // the next leg does
   TracePtr trace;
   Clock::time_point begun = Clock::now();
   int64_t bytes = 0;
@@ -94,23 +96,25 @@ struct TransportGroup::Call final : Task {
   bool advance() override {
     try {
       for (;;) {
-        if (!recvs.finished()) return false;
+        if (!recvs.finished() || (waits_for_scattered && !scattered.finished())) return false;
         if (next == legs.size()) break;
         legs[next++](*this);
       }
-      if (!sends.finished()) return false;
+      if (!scattered.finished() || !sends.finished()) return false;
       finish(nullptr);
     } catch (...) {
       finish(std::current_exception());
     }
     return true;
   }
-  Clock::time_point look_again() const override { return std::min(recvs.look_again(), sends.look_again()); }
+  Clock::time_point look_again() const override {
+    return std::min({recvs.look_again(), scattered.look_again(), sends.look_again()});
+  }
 
  private:
   // The caller's tensors are let go before wait() returns, so that the caller's memory is freed by the caller.
   void finish(std::exception_ptr failure) {
-    legs.clear(), sends.clear(), recvs.clear();
+    legs.clear(), sends.clear(), scattered.clear(), recvs.clear();
     if (!failure)  // after an error a message may still be on its way into the buffer
       for (auto& buffer : scratch) members->pool.give_back(std::move(buffer));
     scratch.clear();
@@ -246,10 +250,17 @@ WorkPtr TransportGroup::all_reduce_(at::Tensor x, Reduce how, TrafficKind kind) 
   const auto others = call->room_for_others(own.nbytes());
   call->exchange(
       0, [&](int k) { return members_->chunk(x, k); }, [&](int k) { return others[k]; });
+  std::swap(call->scattered, call->sends);
   call->legs.emplace_back([=](Call& c) {
     reduce(own, own, others, c.members->own, how);
-    c.exchange(
-        1, [&](int) { return own; }, [&](int k) { return c.members->chunk(x, k); });
+    for (int i = 1; i < m; ++i) c.send(own, static_cast<int>((c.members->own + i) % m), 1);
+    c.waits_for_scattered = true;
+  });
+  call->legs.emplace_back([=](Call& c) {  // into the memory of what was sent
+    for (int i = 1; i < m; ++i) {
+      const int k = static_cast<int>((c.members->own + m - i) % m);
+      c.recv(c.members->chunk(x, k), k, 1);
+    }
   });
   return go_on(call);
 }

@@ -67,14 +67,17 @@ comm::WorkPtr EmulatedTransport::send(at::Tensor bytes, int to, int64_t tag) {
             static_cast<double>(hash64({seed_, stream_id("jitter"), from, whom, static_cast<uint64_t>(tag)}) >> 11) *
             0x1p-53;
   }
+  double first, last;  // when the bits of those names are due
   {
     std::lock_guard lock(mutex_);
-    const double now = seconds_since(start_), begin = std::max(now, uplink_free_);
+    const double begin = std::max(seconds_since(start_), uplink_free_);
     uplink_free_ = sent_at(link_, begin, static_cast<int64_t>(bytes.nbytes()));
-    auto* due = note.mutable_data_ptr<int64_t>();
-    due[0] = to_duration(begin + late - now).count();
-    due[1] = to_duration(uplink_free_ + late - now).count();
+    first = begin + late, last = uplink_free_ + late;
   }
+  auto* due = note.mutable_data_ptr<int64_t>();
+  const double now = seconds_since(start_);
+  due[0] = to_duration(first - now).count();
+  due[1] = to_duration(last - now).count();
   auto announced = inner_->send(note, to, note_tag(tag));
   return std::make_shared<Sent>(std::move(announced), inner_->send(std::move(bytes), to, tag));
 }
