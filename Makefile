@@ -47,9 +47,9 @@ test-asan: setup ## all tests with address and undefined-behaviour sanitizers
 	@tools/build asan -j$(JOBS)
 	@ctest --test-dir build/asan --output-on-failure
 
-test-tsan: setup ## comm, net, dp, pipeline and train with the thread sanitizer
-	@tools/build tsan -j$(JOBS) test_comm test_net test_dp test_pipeline test_train
-	@ctest --test-dir build/tsan --output-on-failure -R '^(comm|net|dp|pipeline|train)$$'
+test-tsan: setup ## comm, net, compress, dp, pipeline, train and processes with the thread sanitizer
+	@tools/build tsan -j$(JOBS) test_comm test_net test_compress test_dp test_pipeline test_train test_processes
+	@ctest --test-dir build/tsan --output-on-failure -R '^(comm|net|compress|dp|pipeline|train|processes)$$'
 
 fuzz: setup ## every parser of foreign bytes, a minute each
 	@tools/fuzz 60

@@ -121,7 +121,8 @@ TEST(Strategy, WhatTheRuleWroteIsSeenBeforeAnythingLands) {
     if (name == "sparta") options.slices.slices = 1;
     comm::run_world(2, [&](comm::GroupPtr group) {
       optim::Flat weights({{at::zeros({2048})}});
-      auto strategy = make_strategy(options, weights, {.sync = group}, optim::OptimOptions{.name = "sgd", .clip = INFINITY});
+      auto strategy =
+          make_strategy(options, weights, {.sync = group}, optim::OptimOptions{.name = "sgd", .clip = INFINITY});
       weights.grad.fill_(group->rank() == 0 ? 1.0 : 3.0);
       const std::vector<double> rates = {1, 1};
       float seen = 0;
