@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import shlex
 import signal
 import time
 import unittest
@@ -51,13 +52,17 @@ class Resume(ProgramTest):
     def test_after_a_sigterm_ends_on_the_same_weights(self):
         self.check_signal(signal.SIGTERM, "all_reduce")
 
-    def test_a_stopped_run_says_how_to_go_on(self):
-        process = self.start_program("train", TINY, *self.small(100000), "--dir", "run")
+    def test_a_stopped_run_says_how_to_go_on_in_words_that_a_shell_takes(self):
+        process = self.start_program("train", TINY, *self.small(100000, strategy__name="drip", strategy__slices="8, at 500 4"),
+                                     "--dir", "a run")
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         last = process.stdout.read().splitlines()[-1]
         self.assertEqual(0, process.wait())
-        self.assertRegex(last, r"^stopped after step \d+; go on with: thinwire train .*train.steps=100000.* --dir run --resume$")
+        self.assertRegex(last, r"^stopped after step \d+; go on with: thinwire train .*train.steps=100000.* --resume$")
+        words = shlex.split(last.split("go on with: ", 1)[1])
+        self.assertIn("strategy.slices=8, at 500 4", words)
+        self.assertEqual("a run", words[words.index("--dir") + 1])
 
     def test_a_second_signal_ends_it_at_once(self):
         # The first weights take hours to send, so nobody will look at the first signal.

@@ -27,6 +27,13 @@ class Terminal(ProgramTest):
                 for line in self.live_lines(text):
                     self.assertLess(len(line), max(width, 1))
 
+    def test_a_full_disk_behind_stdout_is_an_error_and_no_abort(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([PROGRAM, "train", TINY, *self.small(), "--dir", "run"], cwd=self.home, stdout=full,
+                                  stderr=subprocess.PIPE, text=True)
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertTrue(done.stderr.startswith("thinwire: "), done.stderr)
+
     def test_the_live_line_is_gone_at_the_end(self):
         text = self.on_a_terminal("train", TINY, *self.small(), "--dir", "run")
         cleared, last_words = text.rsplit("\x1b[K", 1)

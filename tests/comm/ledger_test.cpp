@@ -153,5 +153,16 @@ TEST(Ledger, AGroupOverAnotherMailHasALedgerOfItsOwn) {
   });
 }
 
+TEST(Trace, HasTheCollectivesOfSplitsThatAreMadeLater) {
+  run_world(2, [](std::shared_ptr<TransportGroup> world) {
+    const auto trace = std::make_shared<Trace>(100);
+    world->record(trace);
+    const GroupPtr split = world->split(0, world->rank());
+    const size_t before = trace->of(TraceKind::transfer).size();
+    all_gather(*split, 10, TrafficKind::payload)->wait();
+    EXPECT_EQ(trace->of(TraceKind::transfer).size(), before + 1);
+  });
+}
+
 }  // namespace
 }  // namespace thinwire::comm

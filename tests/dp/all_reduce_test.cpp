@@ -104,5 +104,20 @@ TEST(AllReduce, SendsTwiceTheGradientLessItsOwnShare) {
   });
 }
 
+TEST(AllReduce, NormsLeaveOutWhatAnotherRankCounts) {
+  comm::run_world(2, [](comm::GroupPtr group) {
+    optim::Layout layout = optim::make_layout({{at::zeros({10})}, {at::zeros({4})}});
+    layout.pieces[1].duplicate = true;
+    at::Tensor x = at::zeros({layout.numel}), grad = at::zeros({layout.numel});
+    AllReduce strategy(layout, {.sync = group}, plain_sgd(layout), {}, x, grad);
+    const float own = group->rank() == 0 ? 1 : 3;
+    grad.narrow(0, 0, 10).fill_(own), grad.narrow(0, layout.pieces[1].at, 4).fill_(100 * own);
+    const std::vector<double> rates = {0.1, 0.1};
+    strategy.step({.x = x, .next = x, .grad = grad, .lr = rates, .t = 1});
+    EXPECT_EQ(strategy.norms()->local, 10 * own * own) << "of this rank's own gradient, not of the mean";
+    EXPECT_EQ(strategy.norms()->mean, 40);
+  });
+}
+
 }  // namespace
 }  // namespace thinwire::dp

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/max.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <array>
 
@@ -181,6 +182,20 @@ TEST(Stage, KeepsAsMuchAsTheScheduleSays) {
         EXPECT_EQ(got.versions, stash ? planned.versions : 1) << name << ", stage " << bare->rank();
       });
     }
+}
+
+static_assert(!std::is_move_constructible_v<Stage> && !std::is_copy_constructible_v<Stage>, "its hooks hold its place");
+
+TEST(Stage, LeavesNoHooksBehind) {
+  const Case c{.stages = 1, .steps = 2};
+  comm::run_world(1, [&](std::shared_ptr<comm::TransportGroup> bare) {
+    auto stage = make_stage(c, mesh_of(bare, c));
+    stage->step(1, 1e-3);
+    const auto parameters = stage->module().parameters;
+    stage.reset();
+    for (const auto& unit : parameters)
+      for (const auto& parameter : unit) EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(parameter), nullptr);
+  });
 }
 
 }  // namespace

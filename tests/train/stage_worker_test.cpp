@@ -190,5 +190,16 @@ TEST_F(StageWorker, ALossThatIsNotFiniteEndsTheRunWithItsReason) {
   EXPECT_TRUE(error.find("not finite") != std::string::npos) << error;
 }
 
+TEST_F(StageWorker, NormsOfASynchronousPipelineAreAddedUpOnceAStep) {
+  const std::vector<std::string> keys = {"workers.replicas=1", "workers.stages=2", "pipeline.schedule=1f1b",
+                                         "pipeline.microbatches=2", "train.steps=10"};
+  auto unclipped = keys;
+  unclipped.push_back("optim.clip=inf");
+  const Result clipped = run_of(recipe(keys)), free = run_of(recipe(unclipped));
+  EXPECT_EQ(*clipped.stage_bytes, *free.stage_bytes) << "clipping takes the norm that the noise scale has anyway";
+  const double activations = 2 * 16 * 64 * 4;  // rows x context x width of fp32: down or up, a rank
+  EXPECT_EQ(*clipped.stage_bytes, 10 * (activations + 2 * 8)) << "two numbers a step";
+}
+
 }  // namespace
 }  // namespace thinwire::train
