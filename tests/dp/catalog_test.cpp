@@ -130,7 +130,9 @@ TEST(Strategy, WhatTheRuleWroteIsSeenBeforeAnythingLands) {
                         seen = weights.x[0].item<float>();
                       }});
       const bool local = name != "all_reduce";
-      if (local) EXPECT_NE(seen, weights.x[0].item<float>()) << name << ": the mean landed afterwards";
+      if (local) {
+        EXPECT_NE(seen, weights.x[0].item<float>()) << name << ": the mean landed afterwards";
+      }
       EXPECT_NE(seen, 0) << name;
     });
   }

@@ -133,7 +133,9 @@ TEST(ZeroOne, ALocalStepIsItsDefinition) {
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_NEAR(moved[i], wanted_moved[i], 1e-5 * (1 + std::abs(wanted_moved[i]))) << i << " of " << n;
         ASSERT_EQ(next[i], synced[i] + moved[i]);
-        if (masked && v[i] == 0) ASSERT_LT(std::abs(moved[i]), 2) << "nothing was learnt there: it stays";
+        if (masked && v[i] == 0) {
+          ASSERT_LT(std::abs(moved[i]), 2) << "nothing was learnt there: it stays";
+        }
       }
     }
 }

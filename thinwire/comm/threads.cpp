@@ -29,8 +29,9 @@ class ThreadTransport final : public Transport {
   WorkPtr send(at::Tensor bytes, int to, int64_t tag) override {
     check(bytes, to);
     auto read = std::make_shared<bool>(false);
-    shared_->mailboxes[to]->deliver(
-        rank_, tag, {.bytes = std::move(bytes), .read = [own = own_, read] { own->notify([&] { *read = true; }); }});
+    shared_->mailboxes[to]->deliver(rank_, tag, {.bytes = std::move(bytes), .read = [own = std::weak_ptr(own_), read] {
+                                                   if (auto sender = own.lock()) sender->notify([&] { *read = true; });
+                                                 }});
     return own_->sending(to, std::move(read));
   }
 

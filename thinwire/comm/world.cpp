@@ -106,8 +106,14 @@ void World::together(const std::function<void()>& work) const {
   group->all_reduce_(failed, Reduce::max, kControl)->wait();
   const int64_t first = failed.item<int64_t>();
   if (first == 0) return;
+  if (own) {
+    try {
+      broadcast_bytes(std::move(why), static_cast<int>(size() - first));
+    } catch (...) {  // the first to hear of it may have ended the world: what happened here is worth more
+    }
+    std::rethrow_exception(own);
+  }
   why = broadcast_bytes(std::move(why), static_cast<int>(size() - first));
-  if (own) std::rethrow_exception(own);
   throw FailedElsewhere(static_cast<int>(size() - first), why);
 }
 
@@ -127,6 +133,8 @@ void run_threads(int size, const std::function<void(World&)>& rank_main, const W
     try {
       work();
     } catch (const FailedElsewhere& error) {
+      failed(rank, one_line(error), true);
+    } catch (const PeerLost& error) {
       failed(rank, one_line(error), true);
     } catch (const std::exception& error) {
       failed(rank, one_line(error), false);

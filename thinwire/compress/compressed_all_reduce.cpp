@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kBlock = 1024;
 
-// [begin, begin + size) of the vector, and which block it starts with.
+// [begin, begin + size) of the vector.
 struct Range {
   int64_t begin, size;
 };
@@ -66,6 +66,7 @@ struct CompressedAllReduce::Core {
   std::vector<Buffers> free;
   std::deque<const Flight*> unserved;  // in the order in which they were started, which is the same on all ranks
   bool closed = false;                 // places are not to be asked for any more
+  std::exception_ptr broken;           // a vector could not be served: those after it cannot be matched any more
 
   int64_t chunk(int64_t n) const {  // elements of a whole chunk
     const int64_t blocks = (n + kBlock - 1) / kBlock, m = group->size();
@@ -118,6 +119,7 @@ struct CompressedAllReduce::Flight final : comm::Task {
     try {
       if (!gathered) {
         if (!scattered->done() || !is_next()) return false;
+        if (core->broken) std::rethrow_exception(core->broken);
         scattered->wait();
         serve();
         served();
@@ -127,6 +129,7 @@ struct CompressedAllReduce::Flight final : comm::Task {
       collect();
       finish(nullptr);
     } catch (...) {
+      core->broken = std::current_exception();
       if (!gathered) served();
       finish(std::current_exception());
     }
@@ -234,11 +237,11 @@ comm::WorkPtr CompressedAllReduce::start(at::Tensor x, Errors& errors, ValidCoun
   }
   flight->x = std::move(x);
   flight->server_error = errors.server;
+  flight->scattered = core_->group->all_to_all(flight->buffers.received, flight->buffers.sent);
   {
     std::lock_guard lock(core_->mutex);
     core_->unserved.push_back(flight.get());
   }
-  flight->scattered = core_->group->all_to_all(flight->buffers.received, flight->buffers.sent);
   core_->group->executor().add(flight);
   return flight;
 }

@@ -181,8 +181,8 @@ void Slices::land(const at::Tensor& x) {
     for (auto& part : f.parts) part.fresh = !std::exchange(merged[part.at / options_.block], 1);
   }
   at::Tensor now, written;
-  const bool judged = groups_.probe && groups_.probe->watching() && options_.delay.steps > 0;
-  if (judged) {
+  const bool measured = groups_.probe && groups_.probe->watching() && options_.delay.steps > 0;
+  if (measured) {
     now = at::empty_like(f.y), written = at::empty_like(f.y);
     kernels::slice_gather(f.parts, data(x), data(now));
   }
@@ -204,7 +204,7 @@ void Slices::land(const at::Tensor& x) {
                         .beta = static_cast<float>(options_.momentum)});
   if (carries)
     for (Flight& later : in_flight_) kernels::slice_carry(f.parts, data(jump_), later.parts, data(later.y));
-  if (judged) {
+  if (measured) {
     kernels::slice_gather(f.parts, data(x), data(written));
     groups_.probe->landed(sample(f.y), sample(now), sample(written));
   }

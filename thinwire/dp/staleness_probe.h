@@ -30,7 +30,7 @@ class StalenessProbe {
   StalenessProbe(comm::GroupPtr group, optim::OverShards over_shards)
       : group_(std::move(group)), over_shards_(std::move(over_shards)) {}
 
-  // By the trainer, before a step: whether what lands in it is to be judged. A strategy may need one such step before
+  // By the trainer, before a step: whether its landings are to be measured. A strategy may need one such step before
   // it can, to keep what it sends.
   void watch(bool yes) {
     watching_ = yes;

@@ -12,7 +12,7 @@
 // the options only. A lost or stuck peer throws comm::PeerLost or comm::Timeout from step() or finish().
 //
 // What a caller may want to know of a kind of strategy before there is one (does it own its update rule? how long is a
-// round?) is a value that its options give: Traits, in catalog.h.
+// round?) is a value that its options give: Traits, in traits.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

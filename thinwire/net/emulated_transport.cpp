@@ -100,7 +100,7 @@ comm::ReceiptPtr EmulatedTransport::recv(at::Tensor bytes, int from, int64_t tag
     bool done() const override { return note_work_->done() && bytes_work_->done() && is_due(); }
     bool poll() override { return note_work_->poll() && bytes_work_->poll() && is_due(); }
     Clock::time_point not_before() const override {
-      return note_work_->done() && !broken() ? came_at() : Clock::time_point::min();
+      return note_work_->done() && bytes_work_->done() && !broken() ? came_at() : Clock::time_point::min();
     }
     Clock::time_point came_at() const override {  // the downlink is asked once
       std::call_once(asked_, [this] {

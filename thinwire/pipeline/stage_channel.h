@@ -30,7 +30,7 @@ struct ActivationSpec {
 // Bytes of one activation on the wire; with a threshold, of one that keeps as many numbers as it is meant to.
 int64_t message_bytes(const ActivationSpec& activation);
 
-// One stage's side of a border. Both sides send and receive; the k-th received is the k-th that was sent.
+// One stage's side of a channel. Both sides send and receive; the k-th received is the k-th that was sent.
 class StageChannel {
  public:
   // `stages` joins the stages of a replica; `peer` is the neighbour's rank there: activations go to the higher one.
@@ -41,7 +41,7 @@ class StageChannel {
   void send(const at::Tensor& x);
   // Waits for the next one. c10::Error if a codec cannot read it.
   at::Tensor recv();
-  // The next `count` ones, from the wire but still to be received: nothing is in the mail any more.
+  // The next `count` ones, from the wire but still to be received: nothing is under way any more.
   void take_in(int64_t count);
   // Those that were taken in, of which there are `count`; and put back.
   std::vector<at::Tensor> taken_in() const { return {waiting_.begin(), waiting_.end()}; }

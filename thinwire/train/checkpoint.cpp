@@ -154,7 +154,10 @@ void together(const comm::World& world, const fs::path& draft, const std::functi
   } catch (...) {
     std::error_code ignored;  // what cannot be removed now is a leftover for the next save
     if (world.is_rank0() || !world.shares_disk) fs::remove_all(draft, ignored);
-    world.group->barrier();
+    try {
+      world.group->barrier();
+    } catch (const std::exception&) {  // what is on its way out says more
+    }
     throw;
   }
 }
@@ -289,7 +292,9 @@ void save_checkpoint(const fs::path& run, int64_t step, const State& state, cons
     if (!keeps_house) return;
     write_bytes(draft / kManifest, {manifest});
     publish(draft, home / step_name(step));
-    prune(home, step, keep);
+  });
+  together(world, draft, [&] {  // not before every rank has the new one
+    if (keeps_house) prune(home, step, keep);
   });
 }
 

@@ -10,7 +10,8 @@
 namespace thinwire::train {
 namespace {
 
-constexpr int64_t kMostLag = 1024;
+constexpr int64_t kMostLag = 256;
+constexpr int64_t kQuiet = 8;        // lags without a complaint until it may be shorter
 constexpr double kSmallPart = 0.05;  // of a step, that may go to waiting
 
 }  // namespace
@@ -47,6 +48,17 @@ std::optional<StepStats> Control::next_of_all() {
   return oldest();
 }
 
+// What was posted before a change was said of the lag before it.
+void Control::adapt(int64_t step, bool complaint) {
+  if (step <= changed_) return;
+  const int64_t before = lag_;
+  if (complaint)
+    lag_ = std::min(2 * lag_, kMostLag);
+  else if (step - changed_ > kQuiet * lag_)
+    lag_ = std::max((lag_ + 1) / 2, least_);
+  if (lag_ != before || complaint) changed_ = step + before;
+}
+
 std::optional<StepStats> Control::oldest() {
   const Posted posted = std::move(posted_.front());
   posted_.pop_front();
@@ -64,7 +76,7 @@ std::optional<StepStats> Control::oldest() {
   stats.costs.exposed_s = v[3] / n;
   stats.costs.compute_s = v[4] / n;
   stats.norms = {.local = v[6] / n, .mean = v[7] / n};
-  if (v[10] > 0) lag_ = std::min(2 * lag_, kMostLag);
+  adapt(posted.step, v[10] > 0);
   return stats;
 }
 

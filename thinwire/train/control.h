@@ -3,7 +3,8 @@
 // It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
 // all ranks alike, so they stop together. lag starts at 1, plus as many steps as a rank may be ahead of another. Where
 // a rank has to wait for an answer, for more than a small part of a step, it says so in its next message, and when that
-// one is looked at, lag doubles, on all ranks at the same step: a slow control network delays a stop, never a step.
+// one is looked at, lag doubles, on all ranks at the same step; after a while without such it is halved again. So a
+// slow control network delays a stop, never a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +28,7 @@ struct StepStats {
 
 class Control {
  public:
-  Control(comm::GroupPtr group, int64_t lead) : group_(std::move(group)), lag_(1 + lead) {}
+  Control(comm::GroupPtr group, int64_t lead) : group_(std::move(group)), least_(1 + lead), lag_(least_) {}
   void post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
             const std::optional<dp::GradientNorms>& norms);
   // The oldest stats that are due after the last step that was posted, waited for; nothing if none are.
@@ -37,6 +38,7 @@ class Control {
 
  private:
   std::optional<StepStats> oldest();
+  void adapt(int64_t step, bool complaint);
 
   struct Posted {
     int64_t step;
@@ -44,7 +46,9 @@ class Control {
     comm::WorkPtr work;
   };
   const comm::GroupPtr group_;
+  const int64_t least_;
   int64_t lag_;
+  int64_t changed_ = 0;              // messages up to this step do not change it again
   bool waited_ = false;              // since the last post
   double seconds_ = 0, step_s_ = 0;  // so far, and of the last step
   std::deque<Posted> posted_;

@@ -388,11 +388,12 @@ Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer
   if (world.shares_disk) options.dir = world.broadcast_bytes(options.dir.string());
   const bool keeps_house = world.is_rank0() || !world.shares_disk;
   world.together([&] {
+    check(recipe);  // on all: nobody waits for it
     if (!keeps_house) return;
-    check(recipe);
     check_directory(options);
     if (!options.from.empty()) check_warm_start(options.from, recipe);
-    if (const fs::path stored = options.dir / "recipe.toml"; options.resume && fs::exists(stored))
+    if (const fs::path stored = options.dir / "recipe.toml";
+        options.resume && !options.dir.empty() && fs::exists(stored))
       keep_resolved(recipe, make_recipe(read_recipe(stored)));
   });
   recipe = agreed_recipe(recipe, world);

@@ -26,8 +26,9 @@ struct Evaluation {
   int64_t step = 0;
   double val_loss = 0;
   double consensus_distance = 0;
-  std::optional<double> prediction_error = {};  // where something late landed in this step (thinwire/dp/landing.h)
-  bool final = false;                           // of the weights that finish() left
+  std::optional<double> prediction_error =
+      {};              // where something late landed in this step (thinwire/dp/staleness_probe.h)
+  bool final = false;  // of the weights that finish() left
 };
 
 struct Result {

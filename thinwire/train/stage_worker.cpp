@@ -58,11 +58,13 @@ void StageWorker::forget_others(Units own) {
 dp::StrategyPtr StageWorker::make_strategy(const optim::Flat& weights, const comm::GroupPtr& group, int stage) {
   // A synchronous pipeline is one replica cut up: norms are of all of it.
   const bool over_stages = !order_.asynchronous() && dp::traits_of(recipe_.strategy).needs_global_norms;
+  dp::Groups with = groups(group, over_stages);
+  if (group != mesh_.replica_group) with.probe = nullptr;  // a tied matrix: the probe is the stage's
   optim::OptimOptions optim = recipe_.optim;
   if (optim.name == "muon" && weights.layout().matrices.empty()) optim.name = "adamw";  // as muon does with all others
   if (order_.asynchronous() && !recipe_.pipeline.stash)
     optim.betas[0] = pipeline::unstashed_beta1(stage, mesh_.shape.stages);
-  return dp::make_strategy(recipe_.strategy, weights, groups(group, over_stages), optim, recipe_.planned_steps());
+  return dp::make_strategy(recipe_.strategy, weights, with, optim, recipe_.planned_steps());
 }
 
 int StageWorker::lead() const { return static_cast<int>(order_.warmup[0]); }

@@ -1,4 +1,4 @@
-// One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (staged.h).
+// One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (stage_worker.h).
 #pragma once
 
 #include <map>
@@ -48,7 +48,7 @@ class Worker {
   Saved state();
   void load(const State& state);
 
-  // Before a step: whether what lands in it is to be judged. And the verdict; collective.
+  // Before a step: whether its landings are to be measured. And how far they missed; collective.
   void watch(bool yes) { probe_->watch(yes); }
   std::optional<double> prediction_error();
 
