@@ -56,14 +56,14 @@ class Info(ProgramTest):
             self.assertRegex(shown.stdout, f"(?m)^ *{line}$")
 
     def test_of_a_stopped_run_has_the_command_that_goes_on(self):
-        process = self.start_program("train", TINY, *self.small(9, link__replicas="5mbit"), "--dir", "a run", "--json")
+        process = self.start_program("train", TINY, *self.small(20, link__replicas="5mbit"), "--dir", "a run", "--json")
         while json.loads(process.stdout.readline())["event"] != "step":
             pass
         process.send_signal(signal.SIGINT)
         self.assertEqual("stopped", json.loads(process.stdout.read().splitlines()[-1])["event"])
         self.assertEqual(0, process.wait())
         told = self.info("a run")
-        self.assertEqual((False, 9), (told["finished"], told["planned_steps"]))
+        self.assertEqual((False, 20), (told["finished"], told["planned_steps"]))
         self.assertEqual(told["steps"], told["resumes_after"])
         self.assertIn(f"go on with  {told['resume']}\n", self.run_program("info", "a run").stdout)
         program, *words = shlex.split(told["resume"])
