@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "thinwire/base/clock.h"
 
@@ -11,8 +10,9 @@ namespace thinwire::train {
 namespace {
 
 constexpr int64_t kMostLag = 256;
-constexpr int64_t kQuiet = 8;        // lags without a complaint until it may be shorter
-constexpr double kSmallPart = 0.05;  // of a step, that may go to waiting
+constexpr int64_t kQuiet = 200;       // lags without a complaint until it may be shorter
+constexpr double kSmallPart = 0.05;   // of the time, that may go to waiting
+constexpr double kPatience_s = 0.25;  // of waiting, before anything is said: a busy machine is no slow network
 
 }  // namespace
 
@@ -30,8 +30,10 @@ void Control::post(int64_t step, bool stop, std::optional<double> loss, const Co
   v[7] = norms ? norms->mean : 0;
   v[8] = static_cast<double>(costs.stage_bytes);
   v[9] = loss ? 1 : 0;
-  v[10] = std::exchange(waited_, false) ? 1 : 0;
-  step_s_ = costs.seconds - std::exchange(seconds_, costs.seconds);
+  if (since_ < 0) since_ = costs.seconds;
+  const bool complaint = waited_s_ > std::max(kPatience_s, kSmallPart * (costs.seconds - since_));
+  if (complaint) waited_s_ = 0, since_ = costs.seconds;
+  v[10] = complaint ? 1 : 0;
   posted_.push_back({step, values, group_->all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)});
 }
 
@@ -39,7 +41,7 @@ std::optional<StepStats> Control::next() {
   if (std::ssize(posted_) <= lag_) return {};
   const auto begin = Clock::now();
   auto stats = oldest();
-  waited_ |= seconds_since(begin) > kSmallPart * step_s_;
+  waited_s_ += seconds_since(begin);
   return stats;
 }
 

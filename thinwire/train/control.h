@@ -2,9 +2,9 @@
 //
 // It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
 // all ranks alike, so they stop together. lag starts at 1, plus as many steps as a rank may be ahead of another. Where
-// a rank has to wait for an answer, for more than a small part of a step, it says so in its next message, and when that
-// one is looked at, lag doubles, on all ranks at the same step; after a while without such it is halved again. So a
-// slow control network delays a stop, never a step.
+// a rank has waited for answers, more than a little and for more than a small part of the time, it says so in its next
+// message, and when that one is looked at, lag doubles, on all ranks at the same step; after a while without such it is
+// halved again. So a slow control network delays a stop, never a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,9 +48,8 @@ class Control {
   const comm::GroupPtr group_;
   const int64_t least_;
   int64_t lag_;
-  int64_t changed_ = 0;              // messages up to this step do not change it again
-  bool waited_ = false;              // since the last post
-  double seconds_ = 0, step_s_ = 0;  // so far, and of the last step
+  int64_t changed_ = 0;               // messages up to this step do not change it again
+  double waited_s_ = 0, since_ = -1;  // for answers, since it last said so; and when that was, -1: never
   std::deque<Posted> posted_;
 };
 
