@@ -295,7 +295,7 @@ TEST_F(Run, ACheckpointNamesTheWeightsThatReplicasAgreeOnUnderEveryStrategy) {
   }
 }
 
-TEST_F(Run, ASlowControlNetworkDelaysNoStep) {
+TEST_F(Run, ASlowControlNetworkIsNotWaitedForInEveryStep) {
   const std::vector<std::string> keys = {"train.steps=80", "strategy.name=local_sgd", "strategy.period=80"};
   std::vector<std::string> slow = keys;
   slow.push_back("link.control=none/100ms");

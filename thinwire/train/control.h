@@ -4,7 +4,8 @@
 // all ranks alike, so they stop together. lag starts at 1, plus as many steps as a rank may be ahead of another. Where
 // a rank has waited for answers, more than a little and for more than a small part of the time, it says so in its next
 // message, and when that one is looked at, lag doubles, on all ranks at the same step; after a while without such it is
-// halved again. So a slow control network delays a stop, never a step.
+// halved again. So a slow control network delays a stop, and steps only until lag has grown; what they wait for it is
+// in `seconds`, and in neither compute_s nor exposed_s.
 #pragma once
 
 #include <ATen/core/Tensor.h>
