@@ -1,10 +1,14 @@
 # Finds LibTorch through Python, so that program, library and (later) wheel share one copy, and makes the target
-# LibTorch. Torch's own find_package demands the CUDA toolkit wherever the wheel was built with CUDA, which is what
+# thinwire::LibTorch. Torch's own find_package demands the CUDA toolkit wherever the wheel was built with CUDA, which is what
 # pip installs by default; headers and two libraries are all that is needed here.
 set(THINWIRE_PYTHON "" CACHE FILEPATH "Python that has torch >= 2.9 (default: .venv, then python3)")
+if(TARGET thinwire::LibTorch)
+  return()
+endif()
 if(NOT THINWIRE_PYTHON)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
-    set(THINWIRE_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python CACHE FILEPATH "" FORCE)
+  if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/../.venv/bin/python)
+    get_filename_component(python ${CMAKE_CURRENT_LIST_DIR}/../.venv/bin/python ABSOLUTE)
+    set(THINWIRE_PYTHON ${python} CACHE FILEPATH "" FORCE)
   else()
     set(THINWIRE_PYTHON python3 CACHE FILEPATH "" FORCE)
   endif()
@@ -23,14 +27,23 @@ list(GET found 3 TORCH_CXX11_ABI)
 if(TORCH_VERSION VERSION_LESS 2.9)
   message(FATAL_ERROR "torch >= 2.9 is wanted, ${THINWIRE_PYTHON} has ${TORCH_VERSION}")
 endif()
+# Headers and libraries of another minor version have other layouts in memory.
+if(THINWIRE_BUILT_WITH_TORCH)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" built ${THINWIRE_BUILT_WITH_TORCH})
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" here ${TORCH_VERSION})
+  if(NOT built STREQUAL here)
+    message(FATAL_ERROR "this thinwire was built with torch ${THINWIRE_BUILT_WITH_TORCH}, ${THINWIRE_PYTHON} has "
+      "${TORCH_VERSION}: set THINWIRE_PYTHON to a Python that has ${built}, or build thinwire again")
+  endif()
+endif()
 message(STATUS "LibTorch ${TORCH_VERSION} in ${TORCH_DIR}")
 
-add_library(LibTorch INTERFACE)
-target_include_directories(LibTorch SYSTEM INTERFACE ${TORCH_DIR}/include ${TORCH_DIR}/include/torch/csrc/api/include)
-target_link_libraries(LibTorch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so ${TORCH_DIR}/lib/libc10.so)
+add_library(thinwire::LibTorch INTERFACE IMPORTED GLOBAL)
+target_include_directories(thinwire::LibTorch SYSTEM INTERFACE ${TORCH_DIR}/include ${TORCH_DIR}/include/torch/csrc/api/include)
+target_link_libraries(thinwire::LibTorch INTERFACE ${TORCH_DIR}/lib/libtorch_cpu.so ${TORCH_DIR}/lib/libc10.so)
 # A CUDA build of libtorch_cpu leans on libraries of its own run path, which the linker does not know.
-target_link_options(LibTorch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_DIR}/lib)
-target_compile_definitions(LibTorch INTERFACE FMT_HEADER_ONLY _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})
+target_link_options(thinwire::LibTorch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_DIR}/lib)
+target_compile_definitions(thinwire::LibTorch INTERFACE FMT_HEADER_ONLY _GLIBCXX_USE_CXX11_ABI=${TORCH_CXX11_ABI})
 
 # LibTorch brings the shared C++ runtime into every program. A toolchain that finds only the static one would put a
 # second copy beside it, and at exit one frees the locales of the other ("free(): invalid pointer").
@@ -43,5 +56,5 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT EXISTS "${runtime}")
     message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no shared libstdc++, which LibTorch needs: use another compiler (CXX=g++)")
   endif()
   message(STATUS "${CMAKE_CXX_COMPILER} has no shared libstdc++: linking ${THINWIRE_SHARED_LIBSTDCXX}")
-  target_link_libraries(LibTorch INTERFACE ${THINWIRE_SHARED_LIBSTDCXX})
+  target_link_libraries(thinwire::LibTorch INTERFACE ${THINWIRE_SHARED_LIBSTDCXX})
 endif()

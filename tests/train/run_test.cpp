@@ -295,15 +295,16 @@ TEST_F(Run, ACheckpointNamesTheWeightsThatReplicasAgreeOnUnderEveryStrategy) {
   }
 }
 
-TEST_F(Run, ASlowControlNetworkIsNotWaitedForInEveryStep) {
-  const std::vector<std::string> keys = {"train.steps=80", "strategy.name=local_sgd", "strategy.period=80"};
+// An answer takes 0.2 s and 100 steps or so: they go on without it.
+TEST_F(Run, ASlowControlNetworkIsNotWaitedFor) {
+  const std::vector<std::string> keys = {"train.steps=600", "strategy.name=local_sgd", "strategy.period=600"};
   std::vector<std::string> slow = keys;
   slow.push_back("link.control=none/100ms");
   const Result fast = run_of(recipe(keys)), far = run_of(recipe(slow));
   EXPECT_EQ(far.weights_hash, fast.weights_hash);
   EXPECT_GT(far.control_bytes, 0);
-  EXPECT_GT(far.utilisation, fast.utilisation - 0.1);
-  EXPECT_LT(far.seconds - fast.seconds, 5) << "waiting for each step's answer would take 16 s";
+  EXPECT_NEAR(far.seconds, far.compute_s + far.exposed_s, 1e-6) << "what was waited for answers is in the account";
+  EXPECT_LT(far.exposed_s - fast.exposed_s, 1.5) << "waiting for each answer would take 120 s";
 }
 
 TEST_F(Run, MoreRanksThanAProcessShouldHaveAreRefused) {

@@ -18,6 +18,23 @@ Clock::time_point Patience::deadline(Clock::time_point begin) const {
   return std::max(begin, excused.load()) + to_duration(timeout_s);
 }
 
+namespace {
+
+// When a message was first waited for: what was asked for early is not late.
+class FirstWait {
+ public:
+  Clock::time_point operator()() {
+    std::call_once(once_, [this] { at_ = Clock::now(); });
+    return at_;
+  }
+
+ private:
+  std::once_flag once_;
+  Clock::time_point at_;
+};
+
+}  // namespace
+
 class Mailbox::Recv final : public Receipt {
  public:
   Recv(std::shared_ptr<Mailbox> box, at::Tensor into, int from, int64_t tag)
@@ -26,7 +43,7 @@ class Mailbox::Recv final : public Receipt {
   void wait() override {
     std::lock_guard once(mutex_);
     if (finished_) return;
-    box_->await(key_.first, waits_since(), [&] { return box_->messages_.contains(key_); });
+    box_->await(key_.first, since_first_wait_(), [&] { return box_->messages_.contains(key_); });
     Message message;
     {
       std::lock_guard lock(box_->mutex_);
@@ -51,7 +68,7 @@ class Mailbox::Recv final : public Receipt {
   }
   bool poll() override {
     return finished_ ||
-           box_->poll(key_.first, waits_since(), [&] { return finished_ || box_->messages_.contains(key_); });
+           box_->poll(key_.first, since_first_wait_(), [&] { return finished_ || box_->messages_.contains(key_); });
   }
 
   Clock::time_point came_at() const override {
@@ -62,43 +79,31 @@ class Mailbox::Recv final : public Receipt {
   }
 
  private:
-  // What was asked for early is not late.
-  Clock::time_point waits_since() {
-    std::call_once(waits_, [this] { since_ = Clock::now(); });
-    return since_;
-  }
-
   const std::shared_ptr<Mailbox> box_;
   at::Tensor into_;
   const std::pair<int, int64_t> key_;
   std::mutex mutex_;  // of wait()
   std::atomic<bool> finished_ = false;
   std::atomic<Clock::time_point> came_{Clock::time_point{}};
-  std::once_flag waits_;
-  Clock::time_point since_;
+  FirstWait since_first_wait_;
 };
 
 class Mailbox::Send final : public Work {
  public:
   Send(std::shared_ptr<Mailbox> box, int to, std::shared_ptr<bool> read)
       : box_(std::move(box)), to_(to), read_(std::move(read)) {}
-  void wait() override { box_->await(to_, waits_since(), ready()); }
+  void wait() override { box_->await(to_, since_first_wait_(), ready()); }
   bool done() const override { return box_->look(ready()); }
-  bool poll() override { return box_->poll(to_, waits_since(), ready()); }
+  bool poll() override { return box_->poll(to_, since_first_wait_(), ready()); }
 
  private:
-  Clock::time_point waits_since() {
-    std::call_once(waits_, [this] { since_ = Clock::now(); });
-    return since_;
-  }
   std::function<bool()> ready() const {
     return [this] { return *read_; };
   }
   const std::shared_ptr<Mailbox> box_;
   const int to_;
   const std::shared_ptr<bool> read_;  // guarded by the mailbox
-  std::once_flag waits_;
-  Clock::time_point since_;
+  FirstWait since_first_wait_;
 };
 
 WorkPtr Mailbox::sending(int peer, std::shared_ptr<bool> read) {

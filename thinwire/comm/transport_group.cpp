@@ -181,7 +181,7 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
   return p < q + b.nbytes() && q < p + a.nbytes();
 }
 
-void copy(const at::Tensor& to, const at::Tensor& from) {
+void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
   if (from.nbytes() > 0 && to.const_data_ptr() != from.const_data_ptr())
     std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
 }
@@ -216,7 +216,8 @@ const TransportPtr& TransportGroup::transport() const { return members_->transpo
 
 void TransportGroup::record(const TracePtr& trace) {
   trace_ = trace;
-  for (auto& child : children_) child->record(trace);
+  for (auto& child : children_)
+    if (const auto used = child.lock()) used->record(trace);
 }
 
 TransportGroup::CallPtr TransportGroup::begin(TrafficKind kind, int64_t sent, int64_t received) {
@@ -294,7 +295,7 @@ WorkPtr TransportGroup::all_gather(at::Tensor out, at::Tensor in, TrafficKind ki
   auto call = begin(kind, traffic, traffic);
   call->exchange(
       0, [&](int) { return in; }, [&](int k) { return members_->part(out, k); });
-  call->legs.emplace_back([=](Call& c) { copy(c.members->part(out, c.members->own), in); });
+  call->legs.emplace_back([=](Call& c) { copy_bytes(c.members->part(out, c.members->own), in); });
   return go_on(call);
 }
 
@@ -311,7 +312,7 @@ WorkPtr TransportGroup::all_to_all(at::Tensor out, at::Tensor in, TrafficKind ki
       0, [&](int k) { return members_->part(in, k); }, [&](int k) { return members_->part(out, k); });
   call->legs.emplace_back([=](Call& c) {
     const int own = c.members->own;
-    copy(c.members->part(out, own), c.members->part(in, own));
+    copy_bytes(c.members->part(out, own), c.members->part(in, own));
   });
   return go_on(call);
 }
@@ -380,6 +381,7 @@ int64_t TransportGroup::fresh_contexts(int64_t count) {
 }
 
 std::shared_ptr<TransportGroup> TransportGroup::adopt(std::shared_ptr<TransportGroup> child) {
+  std::erase_if(children_, [](const auto& old) { return old.expired(); });
   children_.push_back(child);
   return child;
 }

@@ -68,9 +68,9 @@ class TransportGroup final : public Group {
   const ExecutorPtr executor_;                                // shared by all groups made from one world
   const std::shared_ptr<std::atomic<int64_t>> next_context_;  // likewise
   int64_t calls_ = 0;
-  std::vector<int64_t> sends_, recvs_;  // so far, to and from each member
-  TracePtr trace_;                      // may be null
-  std::vector<std::shared_ptr<TransportGroup>> children_;
+  std::vector<int64_t> sends_, recvs_;                   // so far, to and from each member
+  TracePtr trace_;                                       // may be null
+  std::vector<std::weak_ptr<TransportGroup>> children_;  // those that are still used record too
 };
 
 }  // namespace thinwire::comm

@@ -307,6 +307,8 @@ void recover_checkpoints(const fs::path& run) {
   }
 }
 
+fs::path checkpoint_folder(const fs::path& run, int64_t step) { return home_of(run) / step_name(step); }
+
 int64_t newest_checkpoint(const fs::path& run) {
   const std::vector<int64_t> steps = steps_in(home_of(run));
   return steps.empty() ? -1 : steps.back();

@@ -34,6 +34,9 @@ void save_checkpoint(const std::filesystem::path& run, int64_t step, const State
 // Puts back a checkpoint whose re-saving was cut short between two renames. Not collective; by whoever may write there.
 void recover_checkpoints(const std::filesystem::path& run);
 
+// Where a run's checkpoint of a step is.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run, int64_t step);
+
 // The step of the newest checkpoint of a run, or -1.
 int64_t newest_checkpoint(const std::filesystem::path& run);
 

@@ -1,10 +1,11 @@
 #include "thinwire/train/control.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-
-#include "thinwire/base/clock.h"
+#include <cmath>
 
 namespace thinwire::train {
 namespace {
@@ -13,12 +14,38 @@ constexpr int64_t kMostLag = 256;
 constexpr int64_t kQuiet = 200;       // lags without a complaint until it may be shorter
 constexpr double kSmallPart = 0.05;   // of the time, that may go to waiting
 constexpr double kPatience_s = 0.25;  // of waiting, before anything is said: a busy machine is no slow network
+constexpr double kSlow_s = 0.005;     // an answer that takes longer comes over a slow network
+constexpr double kMargin = 1.5;
+
+// How long an answer of the group takes, at best: what keeps a thread from running now and then is no network. The same
+// on all ranks. Collective.
+double answer_seconds(comm::Group& group) {
+  at::Tensor best = at::full({1}, 1e9, at::kDouble);
+  const at::Tensor ping = at::zeros({1}, at::kDouble);
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = Clock::now();
+    group.all_reduce_(ping, comm::Reduce::sum, comm::TrafficKind::control)->wait();
+    if (i > 0) best.clamp_max_(seconds_since(begin));  // the first one also waits for ranks that come late
+  }
+  group.all_reduce_(best, comm::Reduce::max, comm::TrafficKind::control)->wait();
+  return best.item<double>();
+}
+
+int64_t steps_in(double seconds, double step_s) {
+  return static_cast<int64_t>(std::min(std::ceil(kMargin * seconds / step_s), 1.0 * kMostLag));
+}
 
 }  // namespace
 
+Control::Control(comm::GroupPtr group, int64_t lead, double step_s)
+    : group_(std::move(group)), least_(1 + lead), lag_(least_) {
+  const double answer_s = answer_seconds(*group_);
+  if (answer_s > kSlow_s) lag_ = std::min(least_ + steps_in(answer_s, step_s), std::max(kMostLag, least_));
+}
+
 void Control::post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
                    const std::optional<dp::GradientNorms>& norms) {
-  at::Tensor values = at::empty({11}, at::kDouble);
+  at::Tensor values = at::empty({12}, at::kDouble);
   double* v = values.mutable_data_ptr<double>();
   v[0] = stop ? 1 : 0;
   v[1] = loss.value_or(0);
@@ -30,18 +57,25 @@ void Control::post(int64_t step, bool stop, std::optional<double> loss, const Co
   v[7] = norms ? norms->mean : 0;
   v[8] = static_cast<double>(costs.stage_bytes);
   v[9] = loss ? 1 : 0;
-  if (since_ < 0) since_ = costs.seconds;
-  const bool complaint = waited_s_ > std::max(kPatience_s, kSmallPart * (costs.seconds - since_));
-  if (complaint) waited_s_ = 0, since_ = costs.seconds;
+  if (since_ < 0) since_ = costs.seconds, since_step_ = step;
+  const double passed_s = costs.seconds - since_;
+  const bool complaint = waited_s_ > std::max(kPatience_s, kSmallPart * passed_s);
   v[10] = complaint ? 1 : 0;
-  posted_.push_back({step, values, group_->all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)});
+  v[11] = complaint ? static_cast<double>(steps_in(
+                          answer_s_, std::max(passed_s - waited_s_, 1e-6) / std::max<int64_t>(step - since_step_, 1)))
+                    : 0;
+  if (complaint) waited_s_ = 0, since_ = costs.seconds, since_step_ = step;
+  posted_.push_back(
+      {step, Clock::now(), values, group_->all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)});
 }
 
 std::optional<StepStats> Control::next() {
   if (std::ssize(posted_) <= lag_) return {};
-  const auto begin = Clock::now();
+  const auto begin = Clock::now(), posted = posted_.front().at;
   auto stats = oldest();
-  waited_s_ += seconds_since(begin);
+  const auto end = Clock::now();
+  waited_s_ += seconds_between(begin, end);
+  answer_s_ = seconds_between(posted, end);
   return stats;
 }
 
@@ -51,11 +85,12 @@ std::optional<StepStats> Control::next_of_all() {
 }
 
 // What was posted before a change was said of the lag before it.
-void Control::adapt(int64_t step, bool complaint) {
+void Control::adapt(int64_t step, double wished) {
   if (step <= changed_) return;
   const int64_t before = lag_;
+  const bool complaint = wished > 0;
   if (complaint)
-    lag_ = std::min(2 * lag_, kMostLag);
+    lag_ = std::max(std::min(std::max(2 * lag_, least_ + static_cast<int64_t>(wished)), kMostLag), lag_);
   else if (step - changed_ > kQuiet * lag_)
     lag_ = std::max((lag_ + 1) / 2, least_);
   if (lag_ != before || complaint) changed_ = step + before;
@@ -78,7 +113,7 @@ std::optional<StepStats> Control::oldest() {
   stats.costs.exposed_s = v[3] / n;
   stats.costs.compute_s = v[4] / n;
   stats.norms = {.local = v[6] / n, .mean = v[7] / n};
-  adapt(posted.step, v[10] > 0);
+  adapt(posted.step, v[10] > 0 ? v[11] / v[10] : 0);
   return stats;
 }
 

@@ -198,7 +198,7 @@ Trained load_trained(const fs::path& path) {
   if (path_exists(path / "model.safetensors")) return of_file(path);
   const int64_t step = newest_checkpoint(path);
   if (step < 0) throw BadInput("{} has no weights yet: neither model.safetensors nor a checkpoint", path.string());
-  return of_checkpoint(path / "checkpoints" / fmt::format("step-{}", step));
+  return of_checkpoint(checkpoint_folder(path, step));
 }
 
 CheckpointFacts inspect_checkpoint(const fs::path& folder) {

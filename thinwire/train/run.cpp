@@ -20,20 +20,12 @@
 #include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/safetensors.h"
 #include "thinwire/train/stages.h"
+#include "thinwire/train/sums.h"
 #include "thinwire/train/timeline.h"
 
 namespace thinwire::train {
 namespace fs = std::filesystem;
 namespace {
-
-// Means over the ranks of numbers that each of them knows of itself.
-std::vector<double> means(comm::Group& bare, const std::vector<double>& mine) {
-  at::Tensor values = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
-  std::ranges::copy(mine, values.mutable_data_ptr<double>());
-  bare.all_reduce_(values, comm::Reduce::mean, comm::TrafficKind::control)->wait();
-  const double* p = values.const_data_ptr<double>();
-  return {p, p + mine.size()};
-}
 
 // Writes a small file so that it is whole or not there.
 void write_aside(const fs::path& path, const std::string& text) {
@@ -62,7 +54,7 @@ class Rank {
         resumed_(newest_of_all()),
         warm_start_(warm_start()),
         worker_(make_worker(recipe, text_, mesh_, warm_start_ ? &*warm_start_ : nullptr)),
-        control_(mesh_.control, worker_->lead()) {
+        control_(mesh_.control, worker_->lead(), expected_step_seconds()) {
     worker_->record(trace_);
   }
 
@@ -90,6 +82,13 @@ class Rank {
  private:
   bool is_rank0() const { return world_.is_rank0(); }
 
+  // To within a factor of some, the same on all ranks: 6 operations a weight and token, and what a step costs anyway.
+  double expected_step_seconds() const {
+    const double operations = 6.0 * static_cast<double>(worker_->model().numel()) *
+                              static_cast<double>(recipe_.train.batch * recipe_.model.context);
+    return 0.001 + operations / static_cast<double>(mesh_.shape.stages * recipe_.train.threads) / 20e9;
+  }
+
   // The newest checkpoint that every rank has, where the run is to be resumed; -1 if there is none.
   int64_t newest_of_all() const {
     if (!options_.resume || options_.dir.empty()) return -1;
@@ -113,7 +112,7 @@ class Rank {
     if (warm_start_) step_ = first_ = warm_start_->step;
     if (resumed_ < 0) return;
     step_ = resumed_;
-    const fs::path folder = options_.dir / "checkpoints" / fmt::format("step-{}", step_);
+    const fs::path folder = checkpoint_folder(options_.dir, step_);
     auto loaded = load_checkpoint(folder, mesh_.at.replica, mesh_.at.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
     Recipe before = make_recipe(stored);
@@ -168,13 +167,14 @@ class Rank {
 
   // A resumed run whose seconds were used up before does no further step.
   bool all_agree_time_is_up() {
-    return means(*mesh_.control, {is_rank0() && worker_->costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
+    return means_over(*mesh_.control,
+                      {is_rank0() && worker_->costs().seconds >= recipe_.train.seconds ? 1.0 : 0.0})[0] > 0;
   }
 
   bool asked_from_outside() {
     const int64_t planned = recipe_.planned_steps();
     if (planned > 0 && step_ >= planned) return false;  // the wish came with the last step: it is done anyway
-    return means(*mesh_.control, {is_rank0() && options_.stop && options_.stop->load() ? 1.0 : 0.0})[0] > 0;
+    return means_over(*mesh_.control, {is_rank0() && options_.stop && options_.stop->load() ? 1.0 : 0.0})[0] > 0;
   }
 
   // Takes note of the steps whose figures are due, or of all; whether one of them says stop.
@@ -240,7 +240,7 @@ class Rank {
     const double sent = static_cast<double>(mesh_.replica_group->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
-    const auto mean = means(*mesh_.control, {seconds, sent});
+    const auto mean = means_over(*mesh_.control, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
     const at::Tensor agreed = worker_->agreed();  // all ranks: it may take an exchange
@@ -274,10 +274,10 @@ class Rank {
   Result result(bool finished) {
     const Costs& costs = worker_->costs();
     const auto mean =
-        means(*mesh_.control,
-              {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
-               static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes),
-               static_cast<double>(world_.group->ledger().sent() + mesh_.control->ledger().sent())});
+        means_over(*mesh_.control,
+                   {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
+                    static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes),
+                    static_cast<double>(world_.group->ledger().sent() + mesh_.control->ledger().sent())});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = (step_ - first_) * recipe_.tokens_per_step();
     r.seconds = mean[0];

@@ -29,7 +29,7 @@ fs::path find_warm_start(const fs::path& path, const Recipe& recipe) {
   if (!is_checkpoint(path)) {
     const int64_t step = newest_checkpoint(path);
     if (step < 0) throw BadInput("{} has no checkpoint to begin with", path.string());
-    folder = path / "checkpoints" / fmt::format("step-{}", step);
+    folder = checkpoint_folder(path, step);
   }
   if (const auto difference = mismatch(recipe_of_checkpoint(folder), recipe))
     throw BadInput("{} is of another kind of run: {}", folder.string(), *difference);

@@ -1,7 +1,6 @@
 #include "thinwire/train/worker.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
@@ -12,19 +11,9 @@
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/train/replica.h"
 #include "thinwire/train/stage_worker.h"
+#include "thinwire/train/sums.h"
 
 namespace thinwire::train {
-namespace {
-
-std::vector<double> sums_over(comm::Group& group, std::initializer_list<double> mine) {
-  at::Tensor values = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
-  std::ranges::copy(mine, values.mutable_data_ptr<double>());
-  group.all_reduce_(values, comm::Reduce::sum, comm::TrafficKind::control)->wait();
-  const double* p = values.const_data_ptr<double>();
-  return {p, p + mine.size()};
-}
-
-}  // namespace
 
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
                                     const WarmStart* origin) {

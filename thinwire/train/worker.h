@@ -15,8 +15,8 @@ namespace thinwire::train {
 
 // What the training steps cost this rank; evaluation, checkpoints and finish() are not in it.
 struct Costs {
-  double seconds = 0;       // wall time, with what went to waiting for slower ranks between two steps
-  double exposed_s = 0;     // of it, waiting for the wire
+  double seconds = 0;       // wall time: compute_s + exposed_s
+  double exposed_s = 0;     // of it, waiting for the wire, and between two steps for ranks that are slower
   double compute_s = 0;     // forward, backward, update
   double update_s = 0;      // of it, in the update rule
   int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
@@ -57,7 +57,8 @@ class Worker {
   // How many steps a rank may be ahead of another.
   virtual int lead() const { return 0; }
   const Costs& costs() const { return costs_; }
-  void waited(double seconds) { costs_.seconds += seconds; }
+  // Between two steps, for a message of the others: time that the wire cost.
+  void waited(double seconds) { costs_.seconds += seconds, costs_.exposed_s += seconds; }
   const optim::Schedule& schedule() const { return schedule_; }
   const models::Model& model() const { return *model_; }
   const optim::Layout& layout() const { return layout_; }  // of the whole model
