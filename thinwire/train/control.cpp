@@ -15,7 +15,7 @@ constexpr int64_t kQuiet = 200;       // lags without a complaint until it may b
 constexpr double kSmallPart = 0.05;   // of the time, that may go to waiting
 constexpr double kPatience_s = 0.25;  // of waiting, before anything is said: a busy machine is no slow network
 constexpr double kSlow_s = 0.005;     // an answer that takes longer comes over a slow network
-constexpr double kMargin = 1.5;
+constexpr double kMargin = 2;         // a step may be quicker than it was thought
 
 // How long an answer of the group takes, at best: what keeps a thread from running now and then is no network. The same
 // on all ranks. Collective.

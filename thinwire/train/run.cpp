@@ -86,7 +86,7 @@ class Rank {
   double expected_step_seconds() const {
     const double operations = 6.0 * static_cast<double>(worker_->model().numel()) *
                               static_cast<double>(recipe_.train.batch * recipe_.model.context);
-    return 0.001 + operations / static_cast<double>(mesh_.shape.stages * recipe_.train.threads) / 20e9;
+    return 0.001 + operations / static_cast<double>(mesh_.shape.stages * recipe_.train.threads) / 40e9;
   }
 
   // The newest checkpoint that every rank has, where the run is to be resumed; -1 if there is none.
