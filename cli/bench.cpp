@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/options.h"
@@ -19,7 +20,7 @@ using Json = nlohmann::ordered_json;
 bool tell(bool json, const Json& object, const std::string& row) {
   fmt::print("{}\n", json ? object.dump() : row);
   std::fflush(stdout);
-  return !stop_requested();
+  return !Signals::stop();
 }
 
 bool kernels(bool json) {

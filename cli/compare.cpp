@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/shell.h"
 #include "cli/show.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/train/metrics.h"
@@ -43,11 +44,13 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
     throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
 
   const std::string command = arguments.command("compare") + " --strategies " + shell_word(strategies);
+  const Signals signals("thinwire: stopping after this step; a second signal ends it at once\n");
   std::vector<train::Result> results;
-  for (size_t i = 0; i < names.size() && !stop_requested(); ++i) {
+  for (size_t i = 0; i < names.size() && !Signals::stop(); ++i) {
     auto observer = arguments.observer(names[i]);
-    const auto result =
-        train::run(recipes[i], {.dir = dir / names[i], .stop = &stop_requested(), .command = command}, *observer);
+    const auto result = train::run(
+        recipes[i], {.dir = dir / names[i], .stop = &Signals::stop(), .save = &Signals::save(), .command = command},
+        *observer);
     observer.reset();
     if (!result.finished) {
       if (arguments.json) fmt::print("{}\n", train::to_json(result, "stopped").dump());

@@ -14,14 +14,6 @@
 namespace thinwire::cli {
 namespace {
 
-std::atomic<bool> stop_flag = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_signal(int signal) {
-  stop_flag = true;
-  std::signal(signal, SIG_DFL);
-}
-
 void check_verb(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
@@ -32,8 +24,6 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
 }
 
 }  // namespace
-
-const std::atomic<bool>& stop_requested() { return stop_flag; }
 
 int main(int argc, char** argv) {
   CLI::App app("thinwire trains neural networks across thin, slow or distant links.", "thinwire");
@@ -58,8 +48,6 @@ int main(int argc, char** argv) {
   add_completion(app);
   for (auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->group("Verbs");
 
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   std::signal(SIGPIPE, SIG_IGN);
   try {
     check_verb(app, argc, argv);

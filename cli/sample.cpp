@@ -7,6 +7,7 @@
 
 #include "cli/flags.h"
 #include "cli/show.h"
+#include "cli/signals.h"
 #include "cli/utf8.h"
 #include "cli/verbs.h"
 #include "thinwire/train/generate.h"
@@ -47,10 +48,11 @@ void sample_verb(const Sample& asked) {
     const std::string text = terminal ? repair(bytes) : std::string(bytes);
     return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   };
+  const Signals signals(nullptr);
   if (!asked.json && !show(asked.prompt)) return;
   train::generate(*trained.model, trained.recipe.model.context, asked.prompt, asked.generate, [&](char byte) {
     added += byte;
-    return (asked.json || show({&byte, 1})) && !stop_requested();
+    return (asked.json || show({&byte, 1})) && !Signals::stop();
   });
   if (asked.json) return print_json(asked, trained, added, std::ssize(added));
   if (terminal) fmt::print("{}{}", repair.rest(), added.ends_with('\n') ? "" : "\n");

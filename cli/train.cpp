@@ -4,6 +4,7 @@
 #include "cli/arguments.h"
 #include "cli/shell.h"
 #include "cli/show.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/train/metrics.h"
@@ -27,8 +28,15 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
   const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
   auto observer = arguments.observer(recipe.strategy.name, /*schedule=*/true);
   const std::string command = arguments.command("train") + (from.empty() ? "" : " --from " + shell_word(from));
-  const auto result = train::run(
-      recipe, {.dir = dir, .resume = resume, .from = from, .stop = &stop_requested(), .command = command}, *observer);
+  const Signals signals("thinwire: stopping after this step, with a checkpoint; a second signal ends it at once\n");
+  const auto result = train::run(recipe,
+                                 {.dir = dir,
+                                  .resume = resume,
+                                  .from = from,
+                                  .stop = &Signals::stop(),
+                                  .save = &Signals::save(),
+                                  .command = command},
+                                 *observer);
   observer.reset();  // the live line goes before the last words
   if (result.finished) train::write_report(dir / "report.html", {dir});
   if (arguments.json) {
@@ -76,7 +84,9 @@ void add_train(CLI::App& app) {
       "model.safetensors and report.html. On a terminal a live line shows step, loss, tokens a second,\n"
       "utilisation (the share of time spent computing; the rest was waiting for the wire), what a replica has\n"
       "sent, and the time left.\n"
-      "Ctrl-C stops after a checkpoint; the same command with --resume goes on as if nothing had happened.\n"
+      "Ctrl-C (or SIGTERM, SIGHUP) stops after a checkpoint; the same command with --resume goes on as if\n"
+      "nothing had happened. SIGUSR1 saves a checkpoint at once; train.save_minutes and train.save_every save by\n"
+      "themselves.\n"
       "\n"
       "Examples:\n"
       "  thinwire train recipes/tiny.toml\n"

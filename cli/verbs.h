@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 
 namespace thinwire::cli {
 
@@ -15,8 +14,5 @@ void add_info(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_completion(CLI::App& app);  // last: it tells of the others
-
-// Set by Ctrl-C and SIGTERM; a second signal ends the program at once.
-const std::atomic<bool>& stop_requested();
 
 }  // namespace thinwire::cli

@@ -43,11 +43,12 @@ Control::Control(comm::GroupPtr group, int64_t lead, double step_s)
   if (answer_s > kSlow_s) lag_ = std::min(least_ + steps_in(answer_s, step_s), std::max(kMostLag, least_));
 }
 
-void Control::post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
+void Control::post(int64_t step, bool stop, bool save, std::optional<double> loss, const Costs& costs,
                    const std::optional<dp::GradientNorms>& norms) {
-  at::Tensor values = at::empty({12}, at::kDouble);
+  at::Tensor values = at::empty({13}, at::kDouble);
   double* v = values.mutable_data_ptr<double>();
   v[0] = stop ? 1 : 0;
+  v[12] = save ? 1 : 0;
   v[1] = loss.value_or(0);
   v[2] = costs.seconds;
   v[3] = costs.exposed_s;
@@ -104,6 +105,7 @@ std::optional<StepStats> Control::oldest() {
   const double n = group_->size();
   StepStats stats{.step = posted.step,
                   .stop = v[0] > 0,
+                  .save = v[12] > 0,
                   .loss = v[1] / v[9],
                   .costs = {},
                   .wire_bytes = v[5] / n,

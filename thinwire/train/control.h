@@ -1,4 +1,5 @@
-// What the ranks tell each other after every step beside training: whether to stop, and figures for the progress line.
+// What the ranks tell each other after every step beside training: whether to stop or to save, and figures for the
+// progress line.
 //
 // It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
 // all ranks alike, so they stop together and no step waits for an answer. lag begins with as many steps as fit into the
@@ -21,7 +22,7 @@ namespace thinwire::train {
 
 struct StepStats {
   int64_t step = 0;
-  bool stop = false;
+  bool stop = false, save = false;
   double loss = 0;  // means over the ranks, of the loss over those who know it
   Costs costs;
   double wire_bytes = 0, stage_bytes = 0;
@@ -32,7 +33,7 @@ class Control {
  public:
   // lead: how many steps a rank may be ahead of another; step_s: about how long a step takes, in seconds. Collective.
   Control(comm::GroupPtr group, int64_t lead, double step_s);
-  void post(int64_t step, bool stop, std::optional<double> loss, const Costs& costs,
+  void post(int64_t step, bool stop, bool save, std::optional<double> loss, const Costs& costs,
             const std::optional<dp::GradientNorms>& norms);
   // The oldest stats that are due after the last step that was posted, waited for; nothing if none are. What was waited
   // is time that a step lost to the network.

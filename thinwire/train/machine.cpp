@@ -1,12 +1,14 @@
 #include "thinwire/train/machine.h"
 
+#include <torch/version.h>
+
 #include <fstream>
 #include <thread>
 
 namespace thinwire::train {
 
 Machine this_machine() {
-  Machine machine{.cores = static_cast<int>(std::thread::hardware_concurrency()), .cpu = {}};
+  Machine machine{.cores = static_cast<int>(std::thread::hardware_concurrency()), .cpu = {}, .torch = TORCH_VERSION};
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; machine.cpu.empty() && std::getline(info, line);)
     if (line.starts_with("model name") && line.find(": ") != std::string::npos)

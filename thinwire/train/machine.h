@@ -7,7 +7,8 @@ namespace thinwire::train {
 
 struct Machine {
   int cores = 0;
-  std::string cpu;  // as the system names it; empty if it does not
+  std::string cpu;    // as the system names it; empty if it does not
+  std::string torch;  // version
 };
 Machine this_machine();
 

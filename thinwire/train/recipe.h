@@ -54,6 +54,7 @@ struct TrainOptions {
   int64_t eval_every = 50;
   int64_t eval_windows = 64;
   int64_t save_every = 0;
+  double save_minutes = 10;
   int64_t keep_checkpoints = 2;
   double timeout = 300;
   std::string device = "cpu", dtype = "float32";
@@ -71,7 +72,9 @@ void fields(F&& f, TrainOptions& o) {
   f("threads", o.threads, between(1, 1024), "CPU threads of a rank; part of what decides the last bit");
   f("eval_every", o.eval_every, at_least(0), "steps between evaluations; 0: only at the end");
   f("eval_windows", o.eval_windows, between(1, 1e6), "held-out sequences an evaluation reads");
-  f("save_every", o.save_every, at_least(0), "steps between checkpoints; 0: only at the end and when stopped");
+  f("save_every", o.save_every, at_least(0),
+    "steps between checkpoints; 0: only as save_minutes says, at the end and when stopped");
+  f("save_minutes", o.save_minutes, between(0, 1e6), "minutes between checkpoints; 0: only as save_every says");
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
   f("device", o.device, one_of({"cpu"}), "where it computes");
@@ -139,7 +142,9 @@ Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, cons
 // Complete: every default is written out, with its meaning. Reading it gives the recipe back.
 std::string to_toml(const Recipe& recipe);
 
-// The first key in which they differ, with both values: "optim.lr is 0.001 there and 0.002 here".
-std::optional<std::string> first_difference(const Recipe& there, const Recipe& here);
+// The first key in which they differ, with both values: "optim.lr is 0.001 there and 0.002 here". Links, timeouts, when
+// checkpoints are saved and where the text lies decide no weight: a run may be resumed with others.
+enum class Keys { all, that_decide_weights };
+std::optional<std::string> first_difference(const Recipe& there, const Recipe& here, Keys keys = Keys::all);
 
 }  // namespace thinwire::train

@@ -111,22 +111,31 @@ class Rank {
   void resume() {
     if (warm_start_) step_ = first_ = warm_start_->step;
     if (resumed_ < 0) return;
-    step_ = resumed_;
+    step_ = saved_ = resumed_;
     const fs::path folder = checkpoint_folder(options_.dir, step_);
     auto loaded = load_checkpoint(folder, mesh_.at.replica, mesh_.at.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
-    Recipe before = make_recipe(stored);
-    before.data.path = recipe_.data.path;  // the same text may lie elsewhere: its hash is compared
-    if (auto difference = first_difference(before, recipe_))
+    if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
     if (loaded.facts.value("step", int64_t{-1}) != step_)
       throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
     if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
     first_ = loaded.facts.value("first_step", int64_t{0});
+    note_other_machine("CPU", loaded.facts.value("cpu", std::string()), machine_.cpu);
+    note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
     world_.group->barrier();  // nobody writes before everybody could read
+  }
+
+  // The arithmetic is the same everywhere; the order of a sum inside a library's kernel need not be.
+  void note_other_machine(const char* what, const std::string& before, const std::string& here) {
+    if (before.empty() || before == here) return;
+    notes_.push_back(
+        fmt::format("the run so far had another {} ({}, here {}): the weights may differ in the last bits "
+                    "from those of a run that stayed there",
+                    what, before, here));
   }
 
   // Only a run that has nothing of its own to go on with begins with another.
@@ -142,18 +151,27 @@ class Rank {
     return recipe_.train.seconds > 0 && worker_->costs().seconds >= recipe_.train.seconds;
   }
 
+  // Likewise. Said once: the others hear it some steps later, all at the same one.
+  bool wants_to_save() {
+    if (!is_rank0() || save_asked_) return false;
+    const bool now = options_.save && options_.save->exchange(false);
+    const double minutes = recipe_.train.save_minutes;
+    save_asked_ = now || (minutes > 0 && seconds_since(saved_at_) >= 60 * minutes);
+    return save_asked_;
+  }
+
   void train() {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
       worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
-      control_.post(step_, wants_to_stop(), loss, worker_->costs(), worker_->norms());
+      control_.post(step_, wants_to_stop(), wants_to_save(), loss, worker_->costs(), worker_->norms());
       const auto posted = Clock::now();
       stop = report(/*all=*/false);
       worker_->waited(seconds_since(posted));
       if (due(recipe_.train.eval_every)) stop |= report(true), evaluate();
-      if (due(recipe_.train.save_every)) stop |= report(true), save();
+      if (due(recipe_.train.save_every) || save_agreed_) stop |= report(true), save();
     }
     worker_->watch(false);
     const auto begin = Clock::now();
@@ -182,6 +200,7 @@ class Rank {
     bool stop = false;
     while (auto stats = all ? control_.next_of_all() : control_.next()) {
       stop |= stats->stop;
+      save_agreed_ |= stats->save;
       const auto batch = static_cast<double>(recipe_.train.batch);
       noise_.add(stats->norms.local, stats->norms.mean, batch, batch * mesh_.shape.replicas);
       if (!is_rank0()) continue;
@@ -217,18 +236,35 @@ class Rank {
     return evaluation.val_loss;
   }
 
+  // A checkpoint of a run that has diverged would take the place of one that is worth going on from. Collective.
+  void check_finite(const State& state) {
+    double bad = 0;
+    for (const auto& [name, entry] : state)
+      if (entry.value.is_floating_point() && !entry.value.isfinite().all().item<bool>()) bad = 1;
+    if (sums_over(*mesh_.control, {bad})[0] == 0) return;
+    throw std::runtime_error(fmt::format(
+        "weights or optimizer state are no longer finite after step {}, so they were not saved{}: try a smaller "
+        "optim.lr, or optim.clip",
+        step_, saved_ >= 0 ? fmt::format("; the checkpoint of step {} is whole", saved_) : ""));
+  }
+
   void save() {
+    save_agreed_ = save_asked_ = false;
     if (options_.dir.empty() || step_ == saved_) return;
     auto [state, agreed] = worker_->state();
+    check_finite(state);
     noise_.put(state, "noise.");
     save_checkpoint(options_.dir, step_, state,
                     {{"recipe", to_toml(recipe_)},
                      {"step", step_},
                      {"first_step", first_},
                      {"text_hash", text_->hash},
-                     {"agreed", agreed}},
+                     {"agreed", agreed},
+                     {"cpu", machine_.cpu},
+                     {"torch", machine_.torch}},
                     recipe_.train.keep_checkpoints, world_, mesh_.shape);
     saved_ = step_;
+    saved_at_ = Clock::now();
     if (is_rank0()) observer_.saved(step_);
   }
 
@@ -255,13 +291,12 @@ class Rank {
   // result.json, timeline.json and pipeline.json: what the report needs beside recipe and metrics.
   void write_record(const Result& done, const std::vector<TracePtr>& traces) {
     auto record = to_json(done, "done");
-    const Machine machine = this_machine();
     record["parameters"] = worker_->model().numel();
     record["replicas"] = recipe_.workers.replicas;
     record["link"] = to_text(recipe_.link.replicas);
     if (mesh_.shape.stages > 1) record["stages"] = mesh_.shape.stages;
     if (text_->entropy) record["entropy"] = *text_->entropy;
-    record["machine"] = {{"cores", machine.cores}, {"cpu", machine.cpu}};
+    record["machine"] = {{"cores", machine_.cores}, {"cpu", machine_.cpu}};
     record["command"] = options_.command;
     write_aside(options_.dir / "result.json", record.dump(2) + "\n");
     const int64_t shown = std::clamp<int64_t>(3 * dp::traits_of(recipe_.strategy).round_steps, 12, 60);
@@ -305,7 +340,8 @@ class Rank {
   }
 
   const Recipe& recipe_;
-  const std::vector<std::string>& notes_;
+  std::vector<std::string> notes_;
+  const Machine machine_ = this_machine();
   const RunOptions& options_;
   Observer& observer_;
   const std::shared_ptr<const data::Text> text_;
@@ -322,6 +358,8 @@ class Rank {
   int64_t first_ = 0;   // steps that another run did before this one
   double drain_s_ = 0;  // waiting for what the last step left under way
   bool stopped_from_outside_ = false;
+  bool save_asked_ = false, save_agreed_ = false;  // by rank 0; by what all have seen of it
+  Clock::time_point saved_at_ = Clock::now();
 };
 
 // Ranks that are threads of one process; more would be a typing error.
@@ -349,13 +387,15 @@ void check_directory(const RunOptions& options) {
     throw BadInput("{} holds no run: there is no recipe.toml in it", options.dir.string());
 }
 
-// Makes the run directory ready; nothing that is there is overwritten.
+// Makes the run directory ready; of what is there only keys that decide no weight are overwritten.
 void prepare(const Recipe& recipe, const RunOptions& options) {
   if (options.dir.empty()) return;
   const fs::path stored = options.dir / "recipe.toml";
   if (fs::exists(stored)) {
-    if (auto difference = first_difference(make_recipe(read_recipe(stored)), recipe))
+    const Recipe before = make_recipe(read_recipe(stored));
+    if (auto difference = first_difference(before, recipe, Keys::that_decide_weights))
       throw BadInput("{} was started with another recipe: {}", options.dir.string(), *difference);
+    if (first_difference(before, recipe)) write_aside(stored, to_toml(recipe));
     return;
   }
   fs::create_directories(options.dir);

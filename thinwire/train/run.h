@@ -66,6 +66,7 @@ struct RunOptions {
   bool resume = false;              // go on from dir's newest checkpoint, if there is one
   std::filesystem::path from = {};  // a run or checkpoint to begin with (warm_start.h), where there is none to resume
   const std::atomic<bool>* stop = nullptr;  // set from outside: checkpoint and return
+  std::atomic<bool>* save = nullptr;        // set from outside: checkpoint and go on; taken back when it is seen
   std::string command = {};                 // what the person typed, for the record
 };
 
