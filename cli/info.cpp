@@ -9,6 +9,7 @@
 #include "cli/shell.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/train/inspect.h"
 
 namespace thinwire::cli {
@@ -88,7 +89,7 @@ Json to_json(const RunFacts& run) {
 }
 
 void print(const RunFacts& run) {
-  const auto row = [](const char* what, const std::string& text) { fmt::print("  {:<12}{}\n", what, text); };
+  const auto row = [](const char* what, const std::string& text) { fmt::print("  {:<12}{}\n", what, printable(text)); };
   fmt::print("{}\n", headline(run.recipe, run.parameters));
   row("recipe", recipe_line(run.recipe));
   const std::string of = run.planned_steps > 0 ? fmt::format(" of {}", run.planned_steps) : "";
@@ -106,9 +107,9 @@ void print(const RunFacts& run) {
   if (run.checkpoints.empty()) return;
   row("checkpoints", "read whole, and every hash checked:");
   for (const auto& c : run.checkpoints)
-    fmt::print("    {:<12}{:>10} in {} files  {:>12}  {}\n", c.folder.filename().string(),
+    fmt::print("    {:<12}{:>10} in {} files  {:>12}  {}\n", printable(c.folder.filename().string()),
                megabytes_text(static_cast<double>(c.bytes)), c.files, age_text(c.age_s),
-               c.damage.empty() ? "whole" : "DAMAGED " + c.damage);
+               c.damage.empty() ? "whole" : "DAMAGED " + printable(c.damage));
 }
 
 void info_of_checkpoint(const fs::path& folder, bool json) {
@@ -122,7 +123,7 @@ void info_of_checkpoint(const fs::path& folder, bool json) {
     fmt::print("checkpoint after step {}: {}, {} files, {}; read whole, and every hash checked\n", c.step,
                megabytes_text(static_cast<double>(c.bytes)), c.files, age_text(c.age_s));
     fmt::print("  {:<12}{}; {}\n", "recipe", c.recipe->strategy.name, recipe_line(*c.recipe));
-    for (const auto& [name, what] : c.entries) fmt::print("    {:<24}{}\n", name, what);
+    for (const auto& [name, what] : c.entries) fmt::print("    {:<24}{}\n", printable(name), printable(what));
   }
   std::fflush(stdout);
   if (!c.damage.empty()) throw std::runtime_error(c.damage);

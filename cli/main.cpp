@@ -1,8 +1,12 @@
 // thinwire: text to Recipe to one call. Exit codes: 0 done (or stopped and resumable), 1 failed, 2 wrong use.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <system_error>
 
 #include "cli/help.h"
@@ -25,7 +29,14 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
 
 }  // namespace
 
+// Where stdout is closed (`>&-`), the first file that is opened would get its number, and progress would go there.
+void open_standard_files() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(number, F_GETFD) == -1 && ::open("/dev/null", O_RDWR) == -1) std::abort();
+}
+
 int main(int argc, char** argv) {
+  open_standard_files();
   CLI::App app("thinwire trains neural networks across thin, slow or distant links.", "thinwire");
   app.set_help_flag("-h,--help", "show this help and exit");
   app.set_version_flag("--version", "thinwire " + train::version(), "show the version and exit");

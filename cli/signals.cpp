@@ -1,8 +1,9 @@
 #include "cli/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstring>
-#include <unistd.h>
 
 namespace thinwire::cli {
 namespace {

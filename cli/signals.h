@@ -3,8 +3,8 @@
 //   SIGINT (Ctrl-C), SIGTERM, SIGHUP   stop after this step, with a checkpoint; a second one ends the program at once
 //   SIGUSR1                            save a checkpoint and go on
 //
-// SIGHUP stays ignored where it was (nohup). All of this holds while a Signals exists; elsewhere signals do what they do
-// to any program.
+// SIGHUP stays ignored where it was (nohup). All of this holds while a Signals exists; elsewhere signals do what they
+// do to any program.
 #pragma once
 
 #include <atomic>

@@ -21,6 +21,15 @@ std::string sent_text(const train::Result& result, int64_t replicas) {
   return fmt::format("{} sent by a stage to other replicas and {} to its neighbours", wire, stages);
 }
 
+// What was trained is not lost because of a page about it.
+void write_page(const std::filesystem::path& dir) {
+  try {
+    train::write_report(dir / "report.html", {dir});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "thinwire: training is done, but there is no report: {}\n", one_line(error));
+  }
+}
+
 void train_verb(const Arguments& arguments, bool resume, const std::string& from) {
   if (resume && arguments.dir.empty()) throw BadInput("--resume needs --dir, the directory of the run to go on with");
   const auto text = arguments.text();
@@ -38,7 +47,7 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
                                   .command = command},
                                  *observer);
   observer.reset();  // the live line goes before the last words
-  if (result.finished) train::write_report(dir / "report.html", {dir});
+  if (result.finished) write_page(dir);
   if (arguments.json) {
     fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
   } else if (result.finished) {

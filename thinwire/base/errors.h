@@ -20,7 +20,7 @@ struct BadInput : std::runtime_error {
       : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
 };
 
-// What a person should read of an exception: one line, without LibTorch's backtrace.
+// What a person should read of an exception: one line, without LibTorch's backtrace, fit for a terminal.
 std::string one_line(const std::exception& error);
 
 }  // namespace thinwire

@@ -17,7 +17,7 @@ namespace {
 
 class Embedding : public Unit {
  public:
-  Embedding(const ModelOptions& o, int64_t vocabulary, uint64_t seed)
+  Embedding(const ModelOptions& o, int64_t vocabulary, Seed seed)
       : tokens(add_normal(*this, "embedding.tokens", {vocabulary, o.width}, kInitStd, seed)),
         positions_(add_normal(*this, "embedding.positions", {o.context, o.width}, kInitStd, seed)) {}
 
@@ -38,14 +38,14 @@ class Embedding : public Unit {
 
 class Block : public Unit {
  public:
-  Block(const ModelOptions& o, int64_t index, uint64_t seed) : heads_(o.heads) {
+  Block(const ModelOptions& o, int64_t index, Seed seed) : heads_(o.heads) {
     const std::string prefix = "blocks." + std::to_string(index);
     const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(o.layers));
     const int64_t width = o.width;
-    attention_norm_ = add_ones(*this, prefix + ".attention.norm", width);
+    attention_norm_ = add_ones(*this, prefix + ".attention.norm", width, seed);
     qkv_ = add_normal(*this, prefix + ".attention.qkv", {3 * width, width}, kInitStd, seed, 3);
     out_ = add_normal(*this, prefix + ".attention.out", {width, width}, residual_std, seed, 1);
-    mlp_norm_ = add_ones(*this, prefix + ".mlp.norm", width);
+    mlp_norm_ = add_ones(*this, prefix + ".mlp.norm", width, seed);
     up_ = add_normal(*this, prefix + ".mlp.up", {4 * width, width}, kInitStd, seed, 1);
     down_ = add_normal(*this, prefix + ".mlp.down", {width, 4 * width}, residual_std, seed, 1);
   }
@@ -75,7 +75,7 @@ class Block : public Unit {
 
 }  // namespace
 
-std::unique_ptr<Model> make_gpt(const ModelOptions& options, int64_t vocabulary, uint64_t seed) {
+std::unique_ptr<Model> make_gpt(const ModelOptions& options, int64_t vocabulary, Seed seed) {
   if (options.width % options.heads != 0)
     throw BadInput("model.width must be a multiple of model.heads, got {} and {}", options.width, options.heads);
   auto model = std::make_unique<Model>();

@@ -19,6 +19,6 @@
 namespace thinwire::models {
 
 // BadInput if width is not a multiple of heads. A forward with fewer tokens than `context` is fine, with more an error.
-std::unique_ptr<Model> make_gpt(const ModelOptions& options, int64_t vocabulary, uint64_t seed);
+std::unique_ptr<Model> make_gpt(const ModelOptions& options, int64_t vocabulary, Seed seed);
 
 }  // namespace thinwire::models

@@ -17,7 +17,7 @@ at::Tensor norm(const at::Tensor& x, const at::Tensor& weight);
 class Head : public Unit {
  public:
   // A defined `tied` is the embedding's matrix: used here, listed there.
-  Head(int64_t vocabulary, int64_t width, uint64_t seed, const at::Tensor& tied);
+  Head(int64_t vocabulary, int64_t width, Seed seed, const at::Tensor& tied);
   at::Tensor forward(const at::Tensor& x_BTW) override;
   int64_t work(int64_t) const override { return matrix_.numel(); }
 

@@ -14,7 +14,7 @@ namespace {
 
 class Embedding : public Unit {
  public:
-  Embedding(int64_t vocabulary, int64_t width, uint64_t seed)
+  Embedding(int64_t vocabulary, int64_t width, Seed seed)
       : tokens(add_normal(*this, "embedding.tokens", {vocabulary, width}, kInitStd, seed)) {}
 
   at::Tensor forward(const at::Tensor& tokens_BT) override {
@@ -35,10 +35,10 @@ at::Tensor last_few(const at::Tensor& x_BTW) {
 
 class Layer : public Unit {
  public:
-  Layer(int64_t width, int64_t index, uint64_t seed) : first_(index == 0) {
+  Layer(int64_t width, int64_t index, Seed seed) : first_(index == 0) {
     const std::string prefix = "layers." + std::to_string(index);
     const int64_t inputs = first_ ? kWindow * width : width;
-    norm_ = add_ones(*this, prefix + ".norm", inputs);
+    norm_ = add_ones(*this, prefix + ".norm", inputs, seed);
     linear_ = add_normal(*this, prefix + ".linear", {width, inputs}, kInitStd, seed, 1);
   }
 
@@ -53,7 +53,7 @@ class Layer : public Unit {
 
 }  // namespace
 
-std::unique_ptr<Model> make_mlp(const ModelOptions& options, int64_t vocabulary, uint64_t seed) {
+std::unique_ptr<Model> make_mlp(const ModelOptions& options, int64_t vocabulary, Seed seed) {
   auto model = std::make_unique<Model>();
   auto embedding = std::make_unique<Embedding>(vocabulary, options.width, seed);
   if (options.tied) model->tied = embedding->tokens;

@@ -20,6 +20,6 @@ namespace thinwire::models {
 inline constexpr int64_t kWindow = 8;  // tokens a position sees, itself included
 
 // `heads` is not used, and neither is `context`: sequences may have any length.
-std::unique_ptr<Model> make_mlp(const ModelOptions& options, int64_t vocabulary, uint64_t seed);
+std::unique_ptr<Model> make_mlp(const ModelOptions& options, int64_t vocabulary, Seed seed);
 
 }  // namespace thinwire::models

@@ -75,7 +75,7 @@ std::vector<std::string> size_names() {
   return names;
 }
 
-std::unique_ptr<Model> make_model(const ModelOptions& options, int64_t vocabulary, uint64_t seed) {
+std::unique_ptr<Model> make_model(const ModelOptions& options, int64_t vocabulary, Seed seed) {
   TORCH_CHECK(vocabulary >= 1, "[models] vocabulary must be at least 1, got ", vocabulary);
   for (int64_t n : {options.layers, options.width, options.heads, options.context})
     TORCH_CHECK(n >= 1, "[models] layers, width, heads and context must be at least 1, got ", n);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,15 +70,19 @@ void fields(F&& f, ModelOptions& o) {
   const std::string before = o.size;
   f("size", o.size, one_of(size_names()), "layers, width and heads by name; keys given beside it win");
   if (o.size != before) apply_size(o);
-  f("layers", o.layers, at_least(1), "blocks between embedding and head");
-  f("width", o.width, at_least(1), "features of a token inside the model; a multiple of heads");
-  f("heads", o.heads, at_least(1), "attention heads (gpt)");
-  f("context", o.context, at_least(1), "tokens a sequence");
+  f("layers", o.layers, between(1, 10000), "blocks between embedding and head");
+  f("width", o.width, between(1, 1 << 20), "features of a token inside the model; a multiple of heads");
+  f("heads", o.heads, between(1, 1 << 20), "attention heads (gpt)");
+  f("context", o.context, between(1, 1 << 20), "tokens a sequence");
   f("tied", o.tied, any(), "the head uses the embedding's matrix");
 }
 
+// What random weights are drawn from; without one a model has shapes and no numbers (meta tensors), and takes no
+// memory.
+using Seed = std::optional<uint64_t>;
+
 // A freshly initialised model: the same (options, seed) give the same bits. `vocabulary` is the number of tokens.
 // BadInput for numbers that do not fit together (width not a multiple of heads).
-std::unique_ptr<Model> make_model(const ModelOptions& options, int64_t vocabulary, uint64_t seed);
+std::unique_ptr<Model> make_model(const ModelOptions& options, int64_t vocabulary, Seed seed);
 
 }  // namespace thinwire::models

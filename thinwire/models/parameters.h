@@ -14,8 +14,7 @@ namespace thinwire::models {
 inline constexpr double kInitStd = 0.02;
 
 // Registers a parameter with `unit` and returns a second handle to the same tensor: set_data() on one is seen by both.
-at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, uint64_t seed,
-                      int64_t matrices = 0);
-at::Tensor add_ones(Unit& unit, std::string name, int64_t size);
+at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, Seed seed, int64_t matrices = 0);
+at::Tensor add_ones(Unit& unit, std::string name, int64_t size, Seed seed);
 
 }  // namespace thinwire::models

@@ -185,7 +185,20 @@ RecipeText read_recipe(const std::filesystem::path& path) {
   return parse_recipe(text.str(), path.string());
 }
 
+// A key of very many parts would be followed to its depth, beyond the end of the stack.
+void check_depth(std::string_view toml, const std::string& path) {
+  constexpr int64_t kMostDots = 1000;
+  for (size_t begin = 0; begin < toml.size();) {
+    const size_t end = std::min(toml.find('\n', begin), toml.size());
+    const std::string_view line = toml.substr(begin, end - begin);
+    if (std::ranges::count(line.substr(0, line.find('=')), '.') > kMostDots)
+      throw BadInput("{}: a key has more than {} dots; a recipe's keys are section.key", path, kMostDots);
+    begin = end + 1;
+  }
+}
+
 RecipeText parse_recipe(std::string_view toml, const std::string& path) {
+  check_depth(toml, path);
   RecipeText text;
   text.name = std::filesystem::path(path).stem().string();
   const toml::table root = parsed(toml, path);
@@ -310,7 +323,7 @@ std::optional<std::string> first_difference(const Recipe& there, const Recipe& h
   auto left_out = [&](const std::string& key) {
     if (keys == Keys::all) return false;
     return key.starts_with("link.") || key.starts_with("train.save_") || key == "train.keep_checkpoints" ||
-           key == "train.timeout" || key == "data.path";  // the text's hash is compared instead
+           key == "train.timeout" || key == "train.force" || key == "data.path";  // the text's hash is compared instead
   };
   std::map<std::string, std::string> stored;
   sections(

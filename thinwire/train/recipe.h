@@ -57,6 +57,7 @@ struct TrainOptions {
   double save_minutes = 10;
   int64_t keep_checkpoints = 2;
   double timeout = 300;
+  bool force = false;
   std::string device = "cpu", dtype = "float32";
 };
 template <class F>
@@ -77,6 +78,7 @@ void fields(F&& f, TrainOptions& o) {
   f("save_minutes", o.save_minutes, between(0, 1e6), "minutes between checkpoints; 0: only as save_every says");
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
+  f("force", o.force, any(), "start even if this machine seems to have too little memory or too few threads");
   f("device", o.device, one_of({"cpu"}), "where it computes");
   f("dtype", o.dtype, one_of({"float32", "bfloat16"}),
     "of forward and backward; weights and all other state stay float32");

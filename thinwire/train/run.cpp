@@ -18,6 +18,7 @@
 #include "thinwire/train/noise_scale.h"
 #include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/resolve_auto.h"
+#include "thinwire/train/resources.h"
 #include "thinwire/train/safetensors.h"
 #include "thinwire/train/stages.h"
 #include "thinwire/train/sums.h"
@@ -298,7 +299,8 @@ class Rank {
     if (text_->entropy) record["entropy"] = *text_->entropy;
     record["machine"] = {{"cores", machine_.cores}, {"cpu", machine_.cpu}};
     record["command"] = options_.command;
-    write_aside(options_.dir / "result.json", record.dump(2) + "\n");
+    write_aside(options_.dir / "result.json",
+                record.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     const int64_t shown = std::clamp<int64_t>(3 * dp::traits_of(recipe_.strategy).round_steps, 12, 60);
     write_aside(options_.dir / "timeline.json", timeline(traces, step_, shown).dump() + "\n");
     if (mesh_.shape.stages == 1) return;
@@ -367,7 +369,7 @@ constexpr int64_t kMostRanks = 1024;
 
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
-  const auto model = models::make_model(recipe.model, data::kVocabulary, recipe.train.seed);
+  const auto model = models::make_model(recipe.model, data::kVocabulary, {});
   if (recipe.workers.stages > 1) check_stages(recipe, *model);
   for (const auto& layout : stage_layouts(recipe, *model))
     dp::check(recipe.strategy, layout.numel, recipe.planned_steps());
@@ -451,6 +453,7 @@ Result run(const Recipe& recipe, const RunOptions& options, Observer& observer) 
   if (recipe.ranks() > kMostRanks)
     throw BadInput("workers: {} replicas x {} stages are {} ranks; as threads of one process there can be {}",
                    recipe.workers.replicas, recipe.workers.stages, recipe.ranks(), kMostRanks);
+  check_resources(recipe, recipe.ranks());
   Result result;
   comm::run_threads(static_cast<int>(recipe.ranks()),
                     [&](comm::World& world) {
