@@ -6,8 +6,8 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
-#include "thinwire/train/report.h"
 
 namespace thinwire::cli {
 namespace {
@@ -30,7 +30,7 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
   const auto result = train::run(
       recipe, {.dir = dir, .resume = resume, .from = from, .stop = &stop_requested(), .command = command}, *observer);
   observer.reset();  // the live line goes before the last words
-  if (result.finished) train::write_report(dir / "report.html", {dir});
+  if (result.finished) report::write(dir / "report.html", {dir});
   if (arguments.json) {
     fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
   } else if (result.finished) {

@@ -1,4 +1,5 @@
-// What nearly every file reads, and takes long to read. A file still includes what it uses: it must compile without this.
+// What nearly every file reads, and takes long to read. A file still includes what it uses: it must compile without
+// this.
 #pragma once
 
 #include <ATen/Parallel.h>
