@@ -11,8 +11,8 @@
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
-#include "thinwire/train/report.h"
 
 namespace thinwire::cli {
 namespace {
@@ -63,7 +63,7 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
     file << line << std::endl;
     if (!file) throw std::runtime_error("could not write " + (dir / "results.jsonl").string());
   }
-  if (!results.empty()) train::write_report(dir / "report.html", {dir});
+  if (!results.empty()) report::write(dir / "report.html", {dir});
   if (arguments.json) return;
   if (results.size() < names.size())
     fmt::print("stopped: {} of {} strategies were finished\n", results.size(), names.size());

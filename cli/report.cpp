@@ -1,5 +1,5 @@
 // thinwire report: the page of one run, of a comparison, or of several runs side by side.
-#include "thinwire/train/report.h"
+#include "thinwire/report/report.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ void report_verb(const std::vector<std::string>& runs, const std::string& out, b
   if (fs::is_directory(path)) throw BadInput("{} is a directory: name a file by --out", path.string());
   if (!out.empty() && path.has_parent_path() && !fs::is_directory(path.parent_path()))
     throw BadInput("there is no directory {} to write the report to", path.parent_path().string());
-  train::write_report(path, {runs.begin(), runs.end()});
+  report::write(path, {runs.begin(), runs.end()});
   if (json)
     fmt::print("{}\n", nlohmann::ordered_json{{"event", "report"}, {"path", path.string()}}.dump());
   else

@@ -7,8 +7,8 @@
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
-#include "thinwire/train/report.h"
 
 namespace thinwire::cli {
 namespace {
@@ -24,7 +24,7 @@ std::string sent_text(const train::Result& result, int64_t replicas) {
 // What was trained is not lost because of a page about it.
 void write_page(const std::filesystem::path& dir) {
   try {
-    train::write_report(dir / "report.html", {dir});
+    report::write(dir / "report.html", {dir});
   } catch (const std::exception& error) {
     fmt::print(stderr, "thinwire: training is done, but there is no report: {}\n", one_line(error));
   }

@@ -21,11 +21,17 @@ MAY_INCLUDE = {
     "plan": {"base"},
     "models": {"base"},
     "data": {"base"},
-    "train": {"base", "kernels", "comm", "net", "compress", "optim", "dp", "zero", "pipeline", "plan", "models", "data"},
-    "cli": {"base", "dp", "train", "plan"},
+    "checkpoint": {"base", "comm"},
+    "train": {"base", "kernels", "comm", "net", "compress", "optim", "dp", "zero", "pipeline", "plan", "models", "data",
+              "checkpoint"},
+    "report": {"base", "train"},
+    "cli": {"base", "dp", "train", "report", "plan"},
 }
 # Headers a room may include although it may not include their rooms: they are values without a process behind them.
-ALSO_HEADERS = {"plan": r"net/(link|topology)\.h|pipeline/schedule\.h|dp/\w+_schedule\.h"}
+ALSO_HEADERS = {
+    "plan": r"net/(link|topology)\.h|pipeline/schedule\.h|dp/\w+_schedule\.h",
+    "report": r"pipeline/(schedule|chart)\.h|dp/(catalog|traits)\.h",
+}
 # Libraries that one room alone may talk to, and the rooms that may use autograd and torch's modules.
 ONLY_IN = {
     r"(torch/csrc/distributed|c10d|mpi)\b.*": {"comm"},
@@ -172,6 +178,12 @@ class TheChecker(unittest.TestCase):
         self.assert_content("thinwire/plan/a.cpp", '#include "thinwire/net/link.h"\n#include "thinwire/dp/slices_schedule.h"')
         self.assert_complains("thinwire/plan/a.cpp", '#include "thinwire/net/emulated_transport.h"', "plan may not include")
         self.assert_complains("thinwire/plan/a.cpp", '#include "thinwire/dp/strategy.h"', "plan may not include")
+
+    def test_lets_the_report_see_records_and_no_run(self):
+        self.assert_content("thinwire/report/a.cpp", '#include "thinwire/train/run_record.h"\n#include "thinwire/pipeline/chart.h"')
+        self.assert_complains("thinwire/report/a.cpp", '#include "thinwire/pipeline/stage.h"', "report may not include")
+        self.assert_complains("thinwire/train/a.cpp", '#include "thinwire/report/report.h"', "train may not include")
+        self.assert_complains("thinwire/checkpoint/a.cpp", '#include "thinwire/train/recipe.h"', "checkpoint may not include")
 
     def test_sees_an_empty_name_and_an_unknown_room(self):
         self.assert_complains("thinwire/base/utils.h", "", "says nothing")

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "tests/train/small_run.h"
-#include "thinwire/train/checkpoint.h"
+#include "thinwire/checkpoint/checkpoint.h"
 
 namespace thinwire::train {
 namespace {
@@ -65,7 +65,7 @@ class ProcessRun : public SmallRun {
     for (int rank = 0; rank < ranks; ++rank) fs::remove_all(home_ / std::to_string(rank));
     hash_by_processes(ranks, "fresh", 6, more);  // stopped, with a checkpoint in every rank's own directory
     for (int rank = 0; rank < ranks; ++rank)
-      EXPECT_GE(newest_checkpoint(home_ / std::to_string(rank) / "run"), 6) << "rank " << rank;
+      EXPECT_GE(checkpoint::newest(home_ / std::to_string(rank) / "run"), 6) << "rank " << rank;
     EXPECT_EQ(hash_by_processes(ranks, "resume", 0, more), by_threads)
         << "resumed: " << fmt::format("{}", fmt::join(more, " "));
     for (int rank = 0; rank < ranks; ++rank) fs::remove_all(home_ / std::to_string(rank));

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "tests/train/small_run.h"
+#include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/optim/flat.h"
-#include "thinwire/train/checkpoint.h"
 #include "thinwire/train/inspect.h"
 
 namespace thinwire::train {
@@ -135,7 +135,7 @@ TEST_F(Run, StoppedAndResumedEndsOnTheSameWeightsUnderEveryStrategy) {
       EXPECT_FALSE(stopped.finished) << name;
       EXPECT_GE(stopped.steps, at + 3) << name;
       EXPECT_EQ(watch.start.from_step, before) << name;
-      EXPECT_EQ(newest_checkpoint(dir), stopped.steps) << name;
+      EXPECT_EQ(checkpoint::newest(dir), stopped.steps) << name;
       before = stopped.steps;
     }
     const Result resumed = run_of(r, {.dir = dir, .resume = true});
@@ -284,11 +284,11 @@ TEST_F(Run, ACheckpointNamesTheWeightsThatReplicasAgreeOnUnderEveryStrategy) {
     const fs::path dir = home_ / name;
     Watch watch;
     const Result result = run(r, {.dir = dir}, watch);
-    const auto facts = read_manifest(dir / "checkpoints" / "step-11").facts;
+    const auto facts = checkpoint::read_manifest(dir / "checkpoints" / "step-11").facts;
     const std::string entry = facts.at("agreed");
-    const auto loaded = load_checkpoint(dir / "checkpoints" / "step-11", 0).state;
+    const auto loaded = checkpoint::load(dir / "checkpoints" / "step-11", 0).state;
     ASSERT_TRUE(loaded.contains(entry)) << name << ": " << entry;
-    const auto other = load_checkpoint(dir / "checkpoints" / "step-11", 1).state;
+    const auto other = checkpoint::load(dir / "checkpoints" / "step-11", 1).state;
     EXPECT_TRUE(loaded.at(entry).value.equal(other.at(entry).value)) << name << ": all replicas have the same";
     const Trained trained = load_trained(dir / "checkpoints" / "step-11");
     EXPECT_EQ(trained.weights_hash, optim::weights_hash(layout_of(r), loaded.at(entry).value)) << name;

@@ -1,7 +1,7 @@
 #include "thinwire/train/stage_worker.h"
 
 #include "tests/train/small_run.h"
-#include "thinwire/train/checkpoint.h"
+#include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/train/inspect.h"
 
 namespace thinwire::train {
@@ -62,7 +62,7 @@ TEST_F(StageWorker, ARunStoppedInTheMiddleGoesOnAsIfNothingHadHappened) {
       watch.after = [&](int64_t step) { stop = step >= at; };
       const Result stopped = run(r, {.dir = dir, .resume = true, .stop = &stop}, watch);
       EXPECT_FALSE(stopped.finished) << i;
-      EXPECT_EQ(newest_checkpoint(dir), stopped.steps) << i;
+      EXPECT_EQ(checkpoint::newest(dir), stopped.steps) << i;
     }
     const Result resumed = run_of(r, {.dir = dir, .resume = true});
     EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << i << ": " << cases[i][0];

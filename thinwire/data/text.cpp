@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/base/random.h"
 #include "thinwire/data/files.h"
 #include "thinwire/data/synthetic.h"
@@ -120,6 +121,7 @@ void resolve(DataOptions& options) {
   if (options.source == "synthetic") return;
   if (!options.path.empty()) {
     options.path = fs::absolute(options.path).lexically_normal().string();
+    if (!is_utf8(options.path)) throw BadInput("data.path is not UTF-8: {}", printable(options.path));
     return;
   }
   options.path = python_sources();

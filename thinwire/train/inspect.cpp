@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/checkpoint/checkpoint.h"
+#include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/optim/flat.h"
-#include "thinwire/train/checkpoint.h"
-#include "thinwire/train/safetensors.h"
 #include "thinwire/train/stages.h"
 
 namespace thinwire::train {
@@ -56,7 +56,7 @@ std::unique_ptr<models::Model> model_of(const Recipe& recipe) {
 }
 
 at::Tensor weights_of_file(const fs::path& path, const models::Model& model, const optim::Layout& layout) {
-  const auto tensors = read_safetensors(path).tensors;
+  const auto tensors = checkpoint::read_safetensors(path).tensors;
   at::Tensor x = at::zeros({layout.numel}, at::kFloat);
   for (auto& [name, part] : by_name(model, x)) {
     const auto it = tensors.find(name);
@@ -71,7 +71,7 @@ at::Tensor weights_of_file(const fs::path& path, const models::Model& model, con
 // What replicas agree on: the entry that the manifest names. Checkpoints of version 0.1.0 name none; there it is a
 // strategy's z, or the weights themselves.
 at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, const models::Model& model) {
-  const json facts = read_manifest(folder).facts;
+  const json facts = checkpoint::read_manifest(folder).facts;
   const auto agreed = [&](const State& state, const std::string& prefix) {
     const std::string by_kind = state.contains(prefix + "strategy.z") ? "strategy.z" : "x";
     const std::string name = prefix + facts.value("agreed", by_kind);
@@ -82,10 +82,10 @@ at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, c
                 ": weights should be a row of floats, are ", weights.scalar_type(), " ", weights.sizes());
     return weights;
   };
-  const State first = load_checkpoint(folder, 0).state;
+  const State first = checkpoint::load(folder, 0).state;
   const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
   return gather_stages(recipe, model, tied, [&](int stage, int64_t numel) {
-    at::Tensor weights = agreed(stage == 0 ? first : load_checkpoint(folder, 0, stage).state, "");
+    at::Tensor weights = agreed(stage == 0 ? first : checkpoint::load(folder, 0, stage).state, "");
     TORCH_CHECK(weights.numel() == numel, folder.string(), ": should have ", numel, " weights, has ", weights.numel());
     return weights;
   });
@@ -129,11 +129,12 @@ Trained of_file(const fs::path& run) {
 }
 
 void check_files(const fs::path& folder) {
-  // load_checkpoint has checked the manifest itself and what replica 0 needs; this is the rest.
-  const json manifest = json::parse(read_bytes(folder / "manifest.json"));
+  // checkpoint::load has checked the manifest itself and what replica 0 needs; this is the rest.
+  const json manifest = json::parse(checkpoint::read_bytes(folder / "manifest.json"));
   for (const auto& [name, about] : manifest["files"].items()) {
     const fs::path path = folder / name;
-    const std::string bytes = read_bytes(path), hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+    const std::string bytes = checkpoint::read_bytes(path),
+                      hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
     TORCH_CHECK(about.value("bytes", uint64_t{0}) == bytes.size(), path.string(), ": wanted ", about["bytes"].dump(),
                 " bytes, has ", bytes.size());
     TORCH_CHECK(about.value("xxh3", "") == hash, path.string(), ": damaged, wanted XXH3 ", about.value("xxh3", ""),
@@ -178,7 +179,9 @@ void read_metrics(const fs::path& path, RunFacts& facts) {
 
 }  // namespace
 
-Recipe recipe_of_checkpoint(const fs::path& folder) { return recipe_of(read_manifest(folder).facts, folder); }
+Recipe recipe_of_checkpoint(const fs::path& folder) {
+  return recipe_of(checkpoint::read_manifest(folder).facts, folder);
+}
 
 bool is_checkpoint(const fs::path& path) { return path_exists(path / "manifest.json"); }
 
@@ -196,9 +199,9 @@ Trained load_trained(const fs::path& path) {
   check_is_run_or_checkpoint(path);
   if (is_checkpoint(path)) return of_checkpoint(path);
   if (path_exists(path / "model.safetensors")) return of_file(path);
-  const int64_t step = newest_checkpoint(path);
+  const int64_t step = checkpoint::newest(path);
   if (step < 0) throw BadInput("{} has no weights yet: neither model.safetensors nor a checkpoint", path.string());
-  return of_checkpoint(checkpoint_folder(path, step));
+  return of_checkpoint(checkpoint::folder_of(path, step));
 }
 
 CheckpointFacts inspect_checkpoint(const fs::path& folder) {
@@ -212,13 +215,13 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
   const auto written = fs::last_write_time(folder / "manifest.json", ignored);
   if (!ignored) facts.age_s = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
   try {
-    const Loaded loaded = load_checkpoint(folder, 0);
+    const checkpoint::Loaded loaded = checkpoint::load(folder, 0);
     check_files(folder);
     facts.recipe = recipe_of(loaded.facts, folder);
     facts.step = loaded.facts.value("step", int64_t{0});
-    const int64_t stages = read_manifest(folder).stages;
+    const int64_t stages = checkpoint::read_manifest(folder).stages;
     for (int stage = 0; stage < stages; ++stage)
-      for (const auto& [name, entry] : stage == 0 ? loaded.state : load_checkpoint(folder, 0, stage).state)
+      for (const auto& [name, entry] : stage == 0 ? loaded.state : checkpoint::load(folder, 0, stage).state)
         facts.entries[stages == 1 ? name : fmt::format("stage {}: {}", stage, name)] = words_for(entry);
   } catch (const std::exception& error) {
     facts.damage = one_line(error);

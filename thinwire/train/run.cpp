@@ -10,8 +10,9 @@
 
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/checkpoint/checkpoint.h"
+#include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/world.h"
-#include "thinwire/train/checkpoint.h"
 #include "thinwire/train/control.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
@@ -19,7 +20,6 @@
 #include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/resources.h"
-#include "thinwire/train/safetensors.h"
 #include "thinwire/train/stages.h"
 #include "thinwire/train/sums.h"
 #include "thinwire/train/timeline.h"
@@ -93,8 +93,8 @@ class Rank {
   // The newest checkpoint that every rank has, where the run is to be resumed; -1 if there is none.
   int64_t newest_of_all() const {
     if (!options_.resume || options_.dir.empty()) return -1;
-    if (is_rank0() || !world_.shares_disk) recover_checkpoints(options_.dir);
-    const at::Tensor own = at::full({1}, newest_checkpoint(options_.dir), at::kLong);
+    if (is_rank0() || !world_.shares_disk) checkpoint::recover(options_.dir);
+    const at::Tensor own = at::full({1}, checkpoint::newest(options_.dir), at::kLong);
     if (world_.shares_disk) {
       world_.group->broadcast_(own, 0, comm::TrafficKind::control)->wait();
       return own.item<int64_t>();
@@ -113,8 +113,8 @@ class Rank {
     if (warm_start_) step_ = first_ = warm_start_->step;
     if (resumed_ < 0) return;
     step_ = saved_ = resumed_;
-    const fs::path folder = checkpoint_folder(options_.dir, step_);
-    auto loaded = load_checkpoint(folder, mesh_.at.replica, mesh_.at.stage);
+    const fs::path folder = checkpoint::folder_of(options_.dir, step_);
+    auto loaded = checkpoint::load(folder, mesh_.at.replica, mesh_.at.stage);
     const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
     if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
@@ -255,15 +255,15 @@ class Rank {
     auto [state, agreed] = worker_->state();
     check_finite(state);
     noise_.put(state, "noise.");
-    save_checkpoint(options_.dir, step_, state,
-                    {{"recipe", to_toml(recipe_)},
-                     {"step", step_},
-                     {"first_step", first_},
-                     {"text_hash", text_->hash},
-                     {"agreed", agreed},
-                     {"cpu", machine_.cpu},
-                     {"torch", machine_.torch}},
-                    recipe_.train.keep_checkpoints, world_, mesh_.shape);
+    checkpoint::save(options_.dir, step_, state,
+                     {{"recipe", to_toml(recipe_)},
+                      {"step", step_},
+                      {"first_step", first_},
+                      {"text_hash", text_->hash},
+                      {"agreed", agreed},
+                      {"cpu", machine_.cpu},
+                      {"torch", machine_.torch}},
+                     recipe_.train.keep_checkpoints, world_, mesh_.shape);
     saved_ = step_;
     saved_at_ = Clock::now();
     if (is_rank0()) observer_.saved(step_);
@@ -337,7 +337,7 @@ class Rank {
   // The product: the agreed weights under the model's own names.
   void write_model(const at::Tensor& weights) {
     const fs::path aside = options_.dir / ".model.safetensors.tmp";
-    write_safetensors(aside, by_name(worker_->model(), weights), {{"format", "pt"}});
+    checkpoint::write_safetensors(aside, by_name(worker_->model(), weights), {{"format", "pt"}});
     fs::rename(aside, options_.dir / "model.safetensors");
   }
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "thinwire/base/errors.h"
-#include "thinwire/train/checkpoint.h"
+#include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/train/inspect.h"
 #include "thinwire/train/stages.h"
 
@@ -27,9 +27,9 @@ fs::path find_warm_start(const fs::path& path, const Recipe& recipe) {
   check_is_run_or_checkpoint(path);
   fs::path folder = path;
   if (!is_checkpoint(path)) {
-    const int64_t step = newest_checkpoint(path);
+    const int64_t step = checkpoint::newest(path);
     if (step < 0) throw BadInput("{} has no checkpoint to begin with", path.string());
-    folder = checkpoint_folder(path, step);
+    folder = checkpoint::folder_of(path, step);
   }
   if (const auto difference = mismatch(recipe_of_checkpoint(folder), recipe))
     throw BadInput("{} is of another kind of run: {}", folder.string(), *difference);
@@ -38,7 +38,8 @@ fs::path find_warm_start(const fs::path& path, const Recipe& recipe) {
 
 void check_warm_start(const fs::path& path, const Recipe& recipe) {
   const fs::path folder = find_warm_start(path, recipe);
-  const int64_t step = read_manifest(folder).facts.value("step", int64_t{0}), planned = recipe.planned_steps();
+  const int64_t step = checkpoint::read_manifest(folder).facts.value("step", int64_t{0}),
+                planned = recipe.planned_steps();
   if (planned > 0 && planned <= step)
     throw BadInput("{} has done {} steps, and the recipe asks for {}: there is nothing left to do", folder.string(),
                    step, planned);
@@ -54,8 +55,8 @@ WarmStart read_warm_start(const fs::path& folder, int replica) {
   const auto old_replica = static_cast<int>(replica % trained.recipe.workers.replicas);
   std::vector<State> states;
   for (int stage = 0; stage < trained.recipe.workers.stages; ++stage)
-    states.push_back(load_checkpoint(folder, old_replica, stage).state);
-  origin.step = read_manifest(folder).facts.value("step", int64_t{0});
+    states.push_back(checkpoint::load(folder, old_replica, stage).state);
+  origin.step = checkpoint::read_manifest(folder).facts.value("step", int64_t{0});
   for (const auto& item : with_prefix(states[0], "strategy.rule.")) {
     const std::string& name = item.first;
     if (item.second.value.dim() == 0) {

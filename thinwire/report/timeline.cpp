@@ -1,14 +1,14 @@
-#include "thinwire/train/report_timeline.h"
+#include "thinwire/report/timeline.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/train/report_axis.h"
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/axis.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 constexpr size_t kLanes = 4;  // ranks drawn
@@ -20,10 +20,10 @@ double total(const Spans& spans) {
   return sum;
 }
 
-size_t lanes(const TimelineRecord& timeline) { return std::min(kLanes, timeline.ranks.size()); }
+size_t lanes(const train::TimelineRecord& timeline) { return std::min(kLanes, timeline.ranks.size()); }
 
 // In one line, or two where a rank is a stage of one of several replicas; on a phone the numbers alone.
-std::string lane_name(const TimelineRecord& timeline, size_t rank, bool small, double y) {
+std::string lane_name(const train::TimelineRecord& timeline, size_t rank, bool small, double y) {
   const auto line = [](double at, const char* what, const std::string& number) {
     return fmt::format(R"(<text class="lane" x="0" y="{}">{}{}</text>)", at, what, number);
   };
@@ -35,7 +35,7 @@ std::string lane_name(const TimelineRecord& timeline, size_t rank, bool small, d
   return line(y, "replica ", replica) + line(y + 12, "stage ", stage);
 }
 
-std::string bar(const char* kind, const TimelineRecord::Span& span, const Scale& x, double top, double height,
+std::string bar(const char* kind, const train::TimelineRecord::Span& span, const Scale& x, double top, double height,
                 const std::string& tip) {
   return fmt::format(R"(<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" data-tip="{}"/>)", kind,
                      x(span.begin), top, std::max(0.6, x(span.end) - x(span.begin)), height, escaped(tip));
@@ -44,7 +44,7 @@ std::string bar(const char* kind, const TimelineRecord::Span& span, const Scale&
 }  // namespace
 
 Spans joined(Spans spans, double end, double gap) {
-  std::ranges::sort(spans, {}, &TimelineRecord::Span::begin);
+  std::ranges::sort(spans, {}, &train::TimelineRecord::Span::begin);
   Spans out;
   for (auto span : spans) {
     if (span.begin >= end) break;
@@ -68,7 +68,7 @@ double overlap(const Spans& a, const Spans& b) {
   return sum;
 }
 
-TimelineSummary summary(const TimelineRecord& timeline, double seconds) {
+TimelineSummary summary(const train::TimelineRecord& timeline, double seconds) {
   TimelineSummary sum;
   const double shown = std::min(seconds, timeline.seconds()), ranks = static_cast<double>(timeline.ranks.size());
   double busy = 0, covered = 0;
@@ -86,7 +86,7 @@ TimelineSummary summary(const TimelineRecord& timeline, double seconds) {
   return sum;
 }
 
-double common_seconds(const std::vector<const TimelineRecord*>& timelines) {
+double common_seconds(const std::vector<const train::TimelineRecord*>& timelines) {
   double least = INFINITY, most = 0;
   for (const auto* timeline : timelines) {
     least = std::min(least, timeline->seconds());
@@ -95,11 +95,11 @@ double common_seconds(const std::vector<const TimelineRecord*>& timelines) {
   return std::max(least, 0.6 * most);
 }
 
-double timeline_height(const TimelineRecord& timeline) {
+double timeline_height(const train::TimelineRecord& timeline) {
   return kTop + kPitch * static_cast<double>(lanes(timeline)) + kBelow;
 }
 
-std::string timeline_svg(const TimelineRecord& timeline, const std::string& title, double seconds, Size size) {
+std::string timeline_svg(const train::TimelineRecord& timeline, const std::string& title, double seconds, Size size) {
   const bool small = size.width < 400;
   const bool two_numbers = timeline.stages > 1 && std::ssize(timeline.ranks) > timeline.stages;  // "0.1"
   const double left = small ? (two_numbers ? 25 : 18) : 66, right = size.width - 12,
@@ -136,4 +136,4 @@ std::string timeline_svg(const TimelineRecord& timeline, const std::string& titl
   return svg + "</svg>";
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

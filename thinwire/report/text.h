@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 std::string escaped(std::string_view text);  // fit for HTML, between tags and in attributes; control characters go
 
@@ -21,4 +21,4 @@ std::string link_text(
 // "a, b and c"
 std::string and_text(const std::vector<std::string>& words);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

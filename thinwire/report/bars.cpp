@@ -1,13 +1,13 @@
-#include "thinwire/train/report_bars.h"
+#include "thinwire/report/bars.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "thinwire/train/report_axis.h"
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/axis.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 constexpr double kPitch = 48, kBar = 20;
@@ -54,4 +54,4 @@ std::string bars_svg(const std::vector<TimeBar>& bars, const std::string& title,
   return svg + "</svg>";
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "thinwire/train/report_axis.h"
+#include "thinwire/report/axis.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 class Labels {
  public:
@@ -33,4 +33,4 @@ class Labels {
   std::vector<Box> taken_;
 };
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -1,4 +1,4 @@
-#include "thinwire/train/report.h"
+#include "thinwire/report/report.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -8,28 +8,28 @@
 #include <fstream>
 #include <optional>
 
-#include "thinwire/train/report_bars.h"
-#include "thinwire/train/report_curves.h"
-#include "thinwire/train/report_page.h"
-#include "thinwire/train/report_pipeline.h"
-#include "thinwire/train/report_prose.h"
-#include "thinwire/train/report_text.h"
-#include "thinwire/train/report_timeline.h"
+#include "thinwire/report/bars.h"
+#include "thinwire/report/curves.h"
+#include "thinwire/report/page.h"
+#include "thinwire/report/pipeline.h"
+#include "thinwire/report/prose.h"
+#include "thinwire/report/text.h"
+#include "thinwire/report/timeline.h"
 #include "thinwire/train/run_record.h"
 #include "thinwire/train/version.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace fs = std::filesystem;
 namespace {
 
-using Runs = std::vector<RunRecord>;
+using Runs = std::vector<train::RunRecord>;
 
 // Whether a run has stages but no other replica to send to.
-bool alone(const RunRecord& run) { return run.stages > 1 && run.replicas == 1; }
+bool alone(const train::RunRecord& run) { return run.stages > 1 && run.replicas == 1; }
 
 // Whether there is a run whose ranks are stages of replicas.
 bool staged(const Runs& runs) {
-  return std::ranges::any_of(runs, [](const RunRecord& run) { return run.stages > 1; });
+  return std::ranges::any_of(runs, [](const train::RunRecord& run) { return run.stages > 1; });
 }
 
 constexpr double kFull = 1040, kMiddle = 690, kHalf = 506, kPhone = 343;  // pixels at which text has the page's size
@@ -87,7 +87,7 @@ std::string cell(const char* name, const std::string& value, const std::string& 
 }
 
 std::string table(const Runs& runs) {
-  const RunRecord* base = nullptr;
+  const train::RunRecord* base = nullptr;
   double best = INFINITY;
   for (const auto& run : runs) {
     if (run.result.strategy == "all_reduce" && !base) base = &run;
@@ -103,7 +103,7 @@ std::string table(const Runs& runs) {
   if (staged(runs)) out += "<th>between stages<small>MB sent</small></th>";
   out += "<th>weights<small>hash</small></th></tr></thead>\n<tbody>\n";
   for (size_t i = 0; i < runs.size(); ++i) {
-    const Result& r = runs[i].result;
+    const train::Result& r = runs[i].result;
     const double gap = base ? r.val_loss - base->result.val_loss : NAN;
     out += "<tr>" + cell("strategy", line_key(i, runs[i].label) + escaped(runs[i].label) +
                                          (r.finished ? "" : "&nbsp;<span class=\"state\">unfinished</span>"));
@@ -158,7 +158,7 @@ std::string pipeline_section(const Runs& runs) {
   bool weights = false;
   for (const auto& run : runs) {
     if (!run.pipeline) continue;
-    const PipelineRecord& pipeline = *run.pipeline;
+    const train::PipelineRecord& pipeline = *run.pipeline;
     weights |= has_weights(pipeline);
     if (const auto words = schedule_html(pipeline); schedules.find(words) == std::string::npos)
       schedules += " " + words;
@@ -186,7 +186,7 @@ std::string pipeline_section(const Runs& runs) {
 }
 
 std::string timeline_section(const Runs& runs) {
-  std::vector<const TimelineRecord*> timelines;
+  std::vector<const train::TimelineRecord*> timelines;
   for (const auto& run : runs)
     if (run.timeline) timelines.push_back(&*run.timeline);
   if (timelines.empty()) return "";
@@ -225,7 +225,7 @@ std::string time_section(const Runs& runs) {
   std::vector<TimeBar> bars;
   bool other = false;
   for (const auto& run : runs) {
-    const Result& r = run.result;
+    const train::Result& r = run.result;
     if (!(r.seconds > 0) || !std::isfinite(r.compute_s + r.exposed_s)) continue;
     bars.push_back({run.label, r.compute_s, r.exposed_s, std::max(0.0, r.seconds - r.compute_s - r.exposed_s)});
     other |= bars.back().other_s > 0.005 * r.seconds;
@@ -294,8 +294,8 @@ std::string again_section(const Runs& runs) {
 
 }  // namespace
 
-std::string report_html(const std::vector<fs::path>& dirs, const ReportOptions& options) {
-  const Runs runs = read_runs(dirs);
+std::string html(const std::vector<fs::path>& dirs, const Options& options) {
+  const Runs runs = train::read_runs(dirs);
   const Headline headline = headline_html(runs);
   std::string body = fmt::format(
       "<header>\n<p class=\"eyebrow\"><b>thinwire</b> · training over slow links</p>\n<h1>{}</h1>\n", headline.title);
@@ -304,20 +304,20 @@ std::string report_html(const std::vector<fs::path>& dirs, const ReportOptions& 
   body += results_section(runs) + curves_section(runs) + pipeline_section(runs) + timeline_section(runs) +
           time_section(runs) + distance_section(runs) + words_section(runs) + again_section(runs);
   body += fmt::format(
-      "<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n", version(),
-      runs.size(), runs.size() == 1 ? "" : "s");
+      "<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n",
+      train::version(), runs.size(), runs.size() == 1 ? "" : "s");
   return page_html(options.title, body);
 }
 
-void write_report(const fs::path& path, const std::vector<fs::path>& runs, const ReportOptions& options) {
-  const std::string html = report_html(runs, options);
+void write(const fs::path& path, const std::vector<fs::path>& runs, const Options& options) {
+  const std::string page = html(runs, options);
   const fs::path aside = path.string() + ".tmp";
   {
     std::ofstream file(aside, std::ios::binary | std::ios::trunc);
-    file << html << std::flush;
+    file << page << std::flush;
     TORCH_CHECK(file, "[train] could not write ", aside.string());
   }
   fs::rename(aside, path);
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

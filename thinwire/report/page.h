@@ -8,10 +8,10 @@
 
 #include <string>
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 inline constexpr int kLooks = 8;
 
 std::string page_html(const std::string& title, const std::string& body);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

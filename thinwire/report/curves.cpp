@@ -1,11 +1,11 @@
-#include "thinwire/train/report_curves.h"
+#include "thinwire/report/curves.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/train/report_page.h"
+#include "thinwire/report/page.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 template <class Record>
@@ -15,7 +15,7 @@ double x_of(const Record& record, Over over) {
                                  : record.wire_bytes;
 }
 
-Series loss_series(const RunRecord& run, int look, Over over) {
+Series loss_series(const train::RunRecord& run, int look, Over over) {
   Series series{.label = run.label, .look = look};
   std::vector<double> losses;
   for (const auto& step : run.steps) losses.push_back(step.loss);
@@ -25,7 +25,7 @@ Series loss_series(const RunRecord& run, int look, Over over) {
   return series;
 }
 
-bool far_apart(const std::vector<RunRecord>& runs) {
+bool far_apart(const std::vector<train::RunRecord>& runs) {
   double least = INFINITY, most = 0;
   for (const auto& run : runs) {
     if (!(run.result.wire_bytes > 0)) continue;
@@ -36,7 +36,7 @@ bool far_apart(const std::vector<RunRecord>& runs) {
 }
 
 // The highest loss of the last four fifths of any run; unset where that would cut nothing off.
-std::optional<double> late_top(const std::vector<RunRecord>& runs) {
+std::optional<double> late_top(const std::vector<train::RunRecord>& runs) {
   double late = -INFINITY, all = -INFINITY;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Series series = loss_series(runs[i], 0, Over::steps);
@@ -51,7 +51,7 @@ std::optional<double> late_top(const std::vector<RunRecord>& runs) {
 }
 
 // The entropy of the data, where all runs have the same data.
-std::optional<double> common_floor(const std::vector<RunRecord>& runs) {
+std::optional<double> common_floor(const std::vector<train::RunRecord>& runs) {
   std::optional<double> floor;
   for (const auto& run : runs) {
     if (run.key("data", "source") != runs[0].key("data", "source")) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<double> common_floor(const std::vector<RunRecord>& runs) {
 
 }  // namespace
 
-Chart loss_chart(const std::vector<RunRecord>& runs, Over over) {
+Chart loss_chart(const std::vector<train::RunRecord>& runs, Over over) {
   Chart chart{.y_name = "loss (nats a token)", .dots_name = "held-out"};
   if (over == Over::steps) chart.id = "steps", chart.x_name = "steps", chart.x_unit = Unit::steps;
   if (over == Over::seconds) chart.id = "seconds", chart.x_name = "time of training", chart.x_unit = Unit::seconds;
@@ -82,7 +82,7 @@ Chart loss_chart(const std::vector<RunRecord>& runs, Over over) {
   return chart;
 }
 
-std::optional<Chart> distance_chart(const std::vector<RunRecord>& runs) {
+std::optional<Chart> distance_chart(const std::vector<train::RunRecord>& runs) {
   Chart chart{.id = "distance",
               .title = "Consensus distance over steps, a line for each run",
               .x_name = "steps",
@@ -104,4 +104,4 @@ std::optional<Chart> distance_chart(const std::vector<RunRecord>& runs) {
   return chart;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

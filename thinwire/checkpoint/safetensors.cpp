@@ -1,4 +1,4 @@
-#include "thinwire/train/safetensors.h"
+#include "thinwire/checkpoint/safetensors.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -19,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -272,4 +272,4 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return parse_safetensors(read_bytes(path), path.string());
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint

@@ -1,13 +1,13 @@
-#include "thinwire/train/report_axis.h"
+#include "thinwire/report/axis.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 // One unit for a whole axis: the one its largest number wants.
@@ -53,7 +53,7 @@ std::string Scale::data(Unit unit) const {
 }
 
 std::vector<double> Scale::ticks(int count) const {
-  return log_ ? train::log_ticks(low_, high_, count) : train::ticks(low_, high_, count);
+  return log_ ? report::log_ticks(low_, high_, count) : report::ticks(low_, high_, count);
 }
 
 double text_width(const std::string& text) { return 6.9 * static_cast<double>(text.size()); }
@@ -119,4 +119,4 @@ std::vector<double> log_ticks(double low, double high, int count) {
   return out;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

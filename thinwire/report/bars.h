@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "thinwire/train/report_chart.h"
+#include "thinwire/report/chart.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 struct TimeBar {
   std::string label;
@@ -16,4 +16,4 @@ struct TimeBar {
 double bars_height(size_t bars);
 std::string bars_svg(const std::vector<TimeBar>& bars, const std::string& title, Size size);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

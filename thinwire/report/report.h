@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-namespace thinwire::train {
+namespace thinwire::report {
 
-struct ReportOptions {
+struct Options {
   std::string title = "Thinwire report";  // of the browser's tab
 };
 
 // `runs`: run directories, or directories of `thinwire compare`. BadInput names the file that is missing or damaged; a
 // run without result.json is shown as far as it got.
-std::string report_html(const std::vector<std::filesystem::path>& runs, const ReportOptions& options = {});
+std::string html(const std::vector<std::filesystem::path>& runs, const Options& options = {});
 
 // Written aside and renamed: whoever has the old page open never sees half a new one.
-void write_report(const std::filesystem::path& path, const std::vector<std::filesystem::path>& runs,
-                  const ReportOptions& options = {});
+void write(const std::filesystem::path& path, const std::vector<std::filesystem::path>& runs,
+           const Options& options = {});
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

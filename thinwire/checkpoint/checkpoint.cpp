@@ -1,4 +1,4 @@
-#include "thinwire/train/checkpoint.h"
+#include "thinwire/checkpoint/checkpoint.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -15,9 +15,9 @@
 #include <functional>
 #include <system_error>
 
-#include "thinwire/train/safetensors.h"
+#include "thinwire/checkpoint/safetensors.h"
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,7 +105,7 @@ void prepare(const fs::path& home, const fs::path& draft) {
   std::error_code error;
   fs::create_directories(home, error);
   check(error, home);
-  recover_checkpoints(home.parent_path());
+  recover(home.parent_path());
   for (const std::string& name : names_in(home))
     if (name.starts_with(".step-") && (name.ends_with(".tmp") || name.ends_with(".old"))) remove_tree(home / name);
   fs::create_directory(draft, error);
@@ -119,7 +119,7 @@ void publish(const fs::path& draft, const fs::path& place) {
   if (!fs::exists(fs::symlink_status(place))) {
     rename_tree(draft, place);
   } else if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
-    // This file system cannot exchange: two moves. A crash between them is mended by recover_checkpoints().
+    // This file system cannot exchange: two moves. A crash between them is mended by recover().
     const fs::path aside = place.parent_path() / ("." + place.filename().string() + ".old");
     rename_tree(place, aside);
     try {
@@ -257,11 +257,11 @@ Safetensors read_part(const fs::path& folder, const std::string& name, const jso
 
 }  // namespace
 
-void save_checkpoint(const fs::path& run, int64_t step, const State& state, const json& facts, int64_t keep,
-                     const comm::World& world, const comm::MeshShape& shape) {
-  TORCH_CHECK(step >= 0, "[train.checkpoint] step must be at least 0, got ", step);
-  TORCH_CHECK(keep >= 1, "[train.checkpoint] keep must be at least 1, got ", keep);
-  TORCH_CHECK(shape.ranks() == world.size(), "[train.checkpoint] ", world.size(), " ranks cannot be ", shape.replicas,
+void save(const fs::path& run, int64_t step, const State& state, const json& facts, int64_t keep,
+          const comm::World& world, const comm::MeshShape& shape) {
+  TORCH_CHECK(step >= 0, "[checkpoint] step must be at least 0, got ", step);
+  TORCH_CHECK(keep >= 1, "[checkpoint] keep must be at least 1, got ", keep);
+  TORCH_CHECK(shape.ranks() == world.size(), "[checkpoint] ", world.size(), " ranks cannot be ", shape.replicas,
               " replicas of ", shape.stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
   const bool keeps_house = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
@@ -298,7 +298,7 @@ void save_checkpoint(const fs::path& run, int64_t step, const State& state, cons
   });
 }
 
-void recover_checkpoints(const fs::path& run) {
+void recover(const fs::path& run) {
   const fs::path home = home_of(run);
   for (const std::string& name : names_in(home)) {
     if (!name.starts_with(".step-") || !name.ends_with(".old")) continue;
@@ -307,9 +307,9 @@ void recover_checkpoints(const fs::path& run) {
   }
 }
 
-fs::path checkpoint_folder(const fs::path& run, int64_t step) { return home_of(run) / step_name(step); }
+fs::path folder_of(const fs::path& run, int64_t step) { return home_of(run) / step_name(step); }
 
-int64_t newest_checkpoint(const fs::path& run) {
+int64_t newest(const fs::path& run) {
   const std::vector<int64_t> steps = steps_in(home_of(run));
   return steps.empty() ? -1 : steps.back();
 }
@@ -320,7 +320,7 @@ Manifest read_manifest(const fs::path& folder) {
   return {manifest["replicas"].get<int64_t>(), manifest.value("stages", int64_t{1}), std::move(manifest["facts"])};
 }
 
-Loaded load_checkpoint(const fs::path& folder, int replica, int stage) {
+Loaded load(const fs::path& folder, int replica, int stage) {
   const fs::path path = folder / kManifest;
   json manifest = parse_manifest(read_bytes(path), path);
   const auto replicas = manifest["replicas"].get<uint64_t>(), stages = manifest.value("stages", uint64_t{1});
@@ -341,4 +341,4 @@ Loaded load_checkpoint(const fs::path& folder, int replica, int stage) {
   return loaded;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint

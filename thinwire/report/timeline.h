@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "thinwire/train/report_chart.h"
+#include "thinwire/report/chart.h"
 #include "thinwire/train/run_record.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 // Shares of the seconds drawn, means over the ranks.
 struct TimelineSummary {
@@ -17,17 +17,17 @@ struct TimelineSummary {
   double wire = 0;     // share in which something was under way
   double hidden = 0;   // share of that in which nobody waited
 };
-TimelineSummary summary(const TimelineRecord& timeline, double seconds);
+TimelineSummary summary(const train::TimelineRecord& timeline, double seconds);
 
 // How many seconds to draw: what all of them have, but enough of the longest to see its rounds.
-double common_seconds(const std::vector<const TimelineRecord*>& timelines);
+double common_seconds(const std::vector<const train::TimelineRecord*>& timelines);
 
-std::string timeline_svg(const TimelineRecord& timeline, const std::string& title, double seconds, Size size);
-double timeline_height(const TimelineRecord& timeline);
+std::string timeline_svg(const train::TimelineRecord& timeline, const std::string& title, double seconds, Size size);
+double timeline_height(const train::TimelineRecord& timeline);
 
-using Spans = std::vector<TimelineRecord::Span>;
+using Spans = std::vector<train::TimelineRecord::Span>;
 // Sorted, cut off at `end`, and joined where less than `gap` lies between two; bytes add up.
 Spans joined(Spans spans, double end, double gap);
 double overlap(const Spans& a, const Spans& b);  // seconds in both; each sorted and without overlaps of its own
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

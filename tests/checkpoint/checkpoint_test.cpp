@@ -1,4 +1,4 @@
-#include "thinwire/train/checkpoint.h"
+#include "thinwire/checkpoint/checkpoint.h"
 
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
@@ -13,10 +13,10 @@
 #include <set>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/world.h"
-#include "thinwire/train/safetensors.h"
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,7 +46,7 @@ class Checkpoint : public testing::Test {
 
   void save(int64_t step, int64_t keep = 3, int replicas = 2) {
     comm::run_threads(replicas, [&](comm::World& world) {
-      save_checkpoint(run_, step, state_of(world.rank(), step), kFacts, keep, world, {.replicas = world.size()});
+      checkpoint::save(run_, step, state_of(world.rank(), step), kFacts, keep, world, {.replicas = world.size()});
     });
   }
 
@@ -63,7 +63,7 @@ class Checkpoint : public testing::Test {
 
 std::string load_error(const fs::path& folder, int replica) {
   try {
-    load_checkpoint(folder, replica);
+    load(folder, replica);
   } catch (const std::exception& error) {
     const auto* torch = dynamic_cast<const c10::Error*>(&error);
     return torch ? torch->what_without_backtrace() : error.what();
@@ -85,7 +85,7 @@ std::vector<std::string> save_errors_on_a_small_disk(const fs::path& run, int re
   comm::run_threads(replicas, [&](comm::World& world) {
     const State state = state_of(world.rank(), 9, world.rank() == big_rank ? 1 << 20 : 5);
     try {
-      save_checkpoint(run, 9, state, facts, 1, world, {.replicas = world.size()});
+      checkpoint::save(run, 9, state, facts, 1, world, {.replicas = world.size()});
     } catch (const std::exception& error) {
       errors[world.rank()] = one_line(error);
     }
@@ -98,7 +98,7 @@ std::vector<std::string> save_errors_on_a_small_disk(const fs::path& run, int re
 TEST_F(Checkpoint, EveryReplicaGetsItsOwnStateAndScopesBack) {
   save(7, 3, 3);
   for (int replica = 0; replica < 3; ++replica) {
-    const Loaded loaded = load_checkpoint(place(7), replica);
+    const Loaded loaded = load(place(7), replica);
     const State wanted = state_of(replica, 7);
     EXPECT_EQ(loaded.facts, kFacts);
     ASSERT_EQ(loaded.state.size(), wanted.size());
@@ -129,7 +129,7 @@ TEST_F(Checkpoint, TheManifestHasSizeAndHashOfEveryFile) {
 TEST_F(Checkpoint, OnlyTheNewestAreKept) {
   for (int64_t step : {8, 9, 10, 100}) save(step, 2);
   EXPECT_EQ(names(), (std::set<std::string>{"step-10", "step-100"}));
-  EXPECT_EQ(newest_checkpoint(run_), 100);
+  EXPECT_EQ(newest(run_), 100);
 }
 
 TEST_F(Checkpoint, TheOneJustSavedStaysEvenIfOthersHaveLargerNumbers) {
@@ -157,16 +157,16 @@ TEST_F(Checkpoint, LeftoversOfAnInterruptedSaveAreRemovedAndNothingElse) {
 }
 
 TEST_F(Checkpoint, NewestLooksOnlyAtWholeCheckpoints) {
-  EXPECT_EQ(newest_checkpoint(run_), -1);
+  EXPECT_EQ(newest(run_), -1);
   fs::create_directories(home_);
-  EXPECT_EQ(newest_checkpoint(run_), -1);
+  EXPECT_EQ(newest(run_), -1);
   save(12);
   fs::create_directories(place(13));  // no manifest
   for (const char* name : {"step-14x", "step-", "step--15", "step-016", "step-99999999999999999999", ".step-17.tmp"}) {
     fs::create_directories(home_ / name);
     write(home_ / name / "manifest.json", "{}");
   }
-  EXPECT_EQ(newest_checkpoint(run_), 12);
+  EXPECT_EQ(newest(run_), 12);
 }
 
 TEST_F(Checkpoint, AnyFlippedBitIsAnErrorThatNamesTheFile) {
@@ -282,7 +282,7 @@ TEST_F(Checkpoint, ARunFolderThatCannotBeMadeFailsTheSaveOnEveryRank) {
   std::vector<std::string> errors(2);
   comm::run_threads(2, [&](comm::World& world) {
     try {
-      save_checkpoint(run_, 1, state_of(world.rank(), 1), kFacts, 1, world, {.replicas = world.size()});
+      checkpoint::save(run_, 1, state_of(world.rank(), 1), kFacts, 1, world, {.replicas = world.size()});
     } catch (const std::exception& error) {
       errors[world.rank()] = one_line(error);
     }
@@ -295,23 +295,23 @@ TEST_F(Checkpoint, FactsThatCouldNotBeReadBackAreNotSaved) {
   json deep;
   for (int i = 0; i < 100; ++i) deep = json::array({deep});
   comm::run_threads(1, [&](comm::World& world) {
-    EXPECT_THROW(save_checkpoint(run_, 1, state_of(0, 1), deep, 1, world, {.replicas = world.size()}), c10::Error);
+    EXPECT_THROW(checkpoint::save(run_, 1, state_of(0, 1), deep, 1, world, {.replicas = world.size()}), c10::Error);
   });
-  EXPECT_EQ(newest_checkpoint(run_), -1);
+  EXPECT_EQ(newest(run_), -1);
 }
 
 TEST_F(Checkpoint, WrongNumbersAreWrongCalls) {
   comm::run_threads(1, [&](comm::World& world) {
     const auto error = [&](int64_t step, int64_t keep) -> std::string {
       try {
-        save_checkpoint(run_, step, {}, {}, keep, world, {.replicas = world.size()});
+        checkpoint::save(run_, step, {}, {}, keep, world, {.replicas = world.size()});
       } catch (const c10::Error& thrown) {
         return one_line(thrown);
       }
       return "no error";
     };
-    EXPECT_EQ(error(-1, 1), "[train.checkpoint] step must be at least 0, got -1");
-    EXPECT_EQ(error(0, 0), "[train.checkpoint] keep must be at least 1, got 0");
+    EXPECT_EQ(error(-1, 1), "[checkpoint] step must be at least 0, got -1");
+    EXPECT_EQ(error(0, 0), "[checkpoint] keep must be at least 1, got 0");
     EXPECT_EQ(error(0, 1), "no error");
   });
 }
@@ -320,11 +320,11 @@ TEST_F(Checkpoint, WithoutASharedDiskEveryRankKeepsItsOwnPartAndTheManifest) {
   comm::run_threads(2, [&](comm::World& world) {
     world.shares_disk = false;
     const fs::path own = run_ / std::to_string(world.rank());
-    save_checkpoint(own, 7, state_of(world.rank(), 7), kFacts, 1, world, {.replicas = 2});
-    const auto loaded = load_checkpoint(own / "checkpoints" / "step-7", world.rank());
+    checkpoint::save(own, 7, state_of(world.rank(), 7), kFacts, 1, world, {.replicas = 2});
+    const auto loaded = load(own / "checkpoints" / "step-7", world.rank());
     EXPECT_EQ(loaded.facts, kFacts);
     EXPECT_EQ(loaded.state.size(), state_of(world.rank(), 7).size());
-    EXPECT_THROW(load_checkpoint(own / "checkpoints" / "step-7", 1 - world.rank()), std::exception)
+    EXPECT_THROW(load(own / "checkpoints" / "step-7", 1 - world.rank()), std::exception)
         << "the other's part is elsewhere";
   });
 }
@@ -333,11 +333,11 @@ TEST_F(Checkpoint, OneThatWasBeingSavedAgainWhenTheMachineStoppedIsPutBack) {
   save(40);
   fs::rename(home_ / "step-40", home_ / ".step-40.old");  // between the two renames
   fs::create_directories(home_ / ".step-40.tmp");
-  EXPECT_EQ(newest_checkpoint(run_), -1);
-  recover_checkpoints(run_);
-  EXPECT_EQ(newest_checkpoint(run_), 40);
-  EXPECT_EQ(load_checkpoint(home_ / "step-40", 0).facts, kFacts);
+  EXPECT_EQ(newest(run_), -1);
+  recover(run_);
+  EXPECT_EQ(newest(run_), 40);
+  EXPECT_EQ(load(home_ / "step-40", 0).facts, kFacts);
 }
 
 }  // namespace
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint

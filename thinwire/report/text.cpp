@@ -1,11 +1,11 @@
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/text.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <regex>
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 constexpr const char* kUnknown = "–";
@@ -98,4 +98,4 @@ std::string and_text(const std::vector<std::string>& words) {
   return out;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -1,4 +1,4 @@
-#include "thinwire/train/report_prose.h"
+#include "thinwire/report/prose.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,26 +8,26 @@
 #include <functional>
 #include <map>
 
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
-using Runs = std::vector<RunRecord>;
+using Runs = std::vector<train::RunRecord>;
 
 std::string strong(const std::string& text) { return "<strong>" + escaped(text) + "</strong>"; }
 
-const RunRecord* best_of(const Runs& runs) {
-  const RunRecord* best = nullptr;
+const train::RunRecord* best_of(const Runs& runs) {
+  const train::RunRecord* best = nullptr;
   for (const auto& run : runs)
     if (std::isfinite(run.result.val_loss) && (!best || run.result.val_loss < best->result.val_loss)) best = &run;
   return best;
 }
 
-double waiting(const RunRecord& run) { return 1 - run.result.utilisation; }
+double waiting(const train::RunRecord& run) { return 1 - run.result.utilisation; }
 
 // The number that all runs agree on within `tolerance`, or NaN.
-double agreed(const Runs& runs, const std::function<double(const RunRecord&)>& f, double tolerance) {
+double agreed(const Runs& runs, const std::function<double(const train::RunRecord&)>& f, double tolerance) {
   const double first = f(runs[0]);
   for (const auto& run : runs)
     if (!(std::abs(f(run) - first) <= tolerance * std::abs(first))) return NAN;
@@ -45,7 +45,7 @@ std::string link_words(const std::string& text) {
   return link;
 }
 
-std::string over(const RunRecord& run) {
+std::string over(const train::RunRecord& run) {
   const std::string of = run.stages > 1 ? fmt::format(" of {} stages", run.stages) : "";
   const bool slow_stages = run.stages > 1 && !no_link(run.stage_link);
   if (run.replicas == 1)
@@ -58,8 +58,8 @@ std::string over(const RunRecord& run) {
   return fmt::format(" with {} and no slow link between them", who);
 }
 
-Headline one_headline(const RunRecord& run) {
-  const Result& r = run.result;
+Headline one_headline(const train::RunRecord& run) {
+  const train::Result& r = run.result;
   std::string text = fmt::format("{} {} {} steps in {}{}", strong(run.label), r.finished ? "did" : "has done", r.steps,
                                  time_text(r.seconds), over(run));
   if (std::isfinite(r.val_loss))
@@ -73,23 +73,24 @@ Headline one_headline(const RunRecord& run) {
 }
 
 Headline several_headline(const Runs& runs) {
-  const RunRecord* best = best_of(runs);
+  const train::RunRecord* best = best_of(runs);
   if (!best) return {fmt::format("{} runs, none of them evaluated yet.", runs.size()), ""};
   const double seconds = agreed(
-      runs, [](const RunRecord& r) { return r.number("train", "seconds"); }, 0);
+      runs, [](const train::RunRecord& r) { return r.number("train", "seconds"); }, 0);
   const double steps = agreed(
-      runs, [](const RunRecord& r) { return static_cast<double>(r.result.steps); }, 0);
+      runs, [](const train::RunRecord& r) { return static_cast<double>(r.result.steps); }, 0);
   const std::string when = seconds > 0  ? fmt::format("In the same {:g} seconds", seconds)
                            : steps >= 0 ? fmt::format("After the same {:.0f} steps", steps)
                                         : "Of these runs";
-  const bool alike = std::ranges::all_of(runs, [&](const RunRecord& run) {
+  const bool alike = std::ranges::all_of(runs, [&](const train::RunRecord& run) {
     return run.link == best->link && run.replicas == best->replicas && run.stages == best->stages &&
            run.stage_link == best->stage_link;
   });
   std::string text = fmt::format("{}{}, {} reached the lowest held-out loss: <strong>{}</strong>", when,
                                  alike ? over(*best) : "", strong(best->label), fixed_text(best->result.val_loss, 3));
-  const auto base = std::ranges::find_if(
-      runs, [](const RunRecord& r) { return r.result.strategy == "all_reduce" && std::isfinite(r.result.val_loss); });
+  const auto base = std::ranges::find_if(runs, [](const train::RunRecord& r) {
+    return r.result.strategy == "all_reduce" && std::isfinite(r.result.val_loss);
+  });
   if (base != runs.end() && &*base != best)
     text += fmt::format(", against {} for {}", fixed_text(base->result.val_loss, 3), escaped(base->label));
   Headline headline{text + ".", ""};
@@ -103,7 +104,7 @@ Headline several_headline(const Runs& runs) {
   return headline;
 }
 
-std::string model_text(const RunRecord& run) {
+std::string model_text(const train::RunRecord& run) {
   std::string text = run.key("model", "name");
   std::vector<std::string> parts;
   for (const char* key : {"layers", "width", "heads", "context"})
@@ -112,11 +113,11 @@ std::string model_text(const RunRecord& run) {
   return text;
 }
 
-std::string parameters_text(const RunRecord& run) {
+std::string parameters_text(const train::RunRecord& run) {
   return run.parameters > 0 ? short_count(static_cast<double>(run.parameters)) : "";
 }
 
-std::string data_text(const RunRecord& run) {
+std::string data_text(const train::RunRecord& run) {
   std::string source = run.key("data", "source");
   const std::string path = run.key("data", "path");
   if (source == "synthetic")
@@ -126,12 +127,12 @@ std::string data_text(const RunRecord& run) {
   return fmt::format("{} in {}", source, whole.has_parent_path() ? "…/" + whole.filename().string() : path);
 }
 
-std::string replicas_text(const RunRecord& run) {
+std::string replicas_text(const train::RunRecord& run) {
   return fmt::format("{}, each {} sequences a step", run.replicas, run.key("train", "batch"));
 }
 
 // Nothing where there is one stage.
-std::string stages_text(const RunRecord& run) {
+std::string stages_text(const train::RunRecord& run) {
   if (run.stages == 1) return "";
   std::string text = fmt::format("{} in a replica", run.stages);
   const std::string schedule = run.key("pipeline", "schedule"), codec = run.key("pipeline", "codec");
@@ -144,11 +145,11 @@ std::string stages_text(const RunRecord& run) {
   return text;
 }
 
-std::string stage_link_text(const RunRecord& run) { return run.stages == 1 ? "" : link_text(run.stage_link); }
+std::string stage_link_text(const train::RunRecord& run) { return run.stages == 1 ? "" : link_text(run.stage_link); }
 
 // Of its options, where the recipe is one of this program; else of its name, where that is.
-std::optional<dp::Traits> traits_of(const RunRecord& run) {
-  for (const auto& options : {std::function([&] { return make_recipe(run.recipe).strategy; }),
+std::optional<dp::Traits> traits_of(const train::RunRecord& run) {
+  for (const auto& options : {std::function([&] { return train::make_recipe(run.recipe).strategy; }),
                               std::function([&] { return dp::preset(run.result.strategy); })})
     try {
       return dp::traits_of(options());
@@ -158,18 +159,18 @@ std::optional<dp::Traits> traits_of(const RunRecord& run) {
 }
 
 // Nothing where the strategy is its own rule.
-std::string rule_text(const RunRecord& run) {
+std::string rule_text(const train::RunRecord& run) {
   const auto traits = traits_of(run);
   if (run.key("optim", "name").empty() || !traits || traits->owns_rule) return "";
   return fmt::format("{} at a learning rate of {}", run.key("optim", "name"), run.key("optim", "lr"));
 }
 
-std::string machine_text(const RunRecord& run) {
+std::string machine_text(const train::RunRecord& run) {
   if (run.cores == 0) return "";
   return fmt::format("{} core{}{}", run.cores, run.cores == 1 ? "" : "s", run.cpu.empty() ? "" : ", " + run.cpu);
 }
 
-std::string length_text(const RunRecord& run) {
+std::string length_text(const train::RunRecord& run) {
   if (const double seconds = run.number("train", "seconds"); seconds > 0)
     return fmt::format("{:g} seconds of training", seconds);
   if (const double tokens = run.number("train", "tokens"); tokens > 0) return short_count(tokens) + " tokens";
@@ -180,7 +181,7 @@ std::string length_text(const RunRecord& run) {
 
 Headline headline_html(const Runs& runs) { return runs.size() == 1 ? one_headline(runs[0]) : several_headline(runs); }
 
-std::string strategy_html(const RunRecord& run) {
+std::string strategy_html(const train::RunRecord& run) {
   const auto traits = traits_of(run);
   if (!traits) return "";
   std::string text = traits->sentences;
@@ -190,12 +191,12 @@ std::string strategy_html(const RunRecord& run) {
 
 std::string facts_html(const Runs& runs) {
   std::string out;
-  const std::vector<std::pair<const char*, std::function<std::string(const RunRecord&)>>> facts = {
+  const std::vector<std::pair<const char*, std::function<std::string(const train::RunRecord&)>>> facts = {
       {"Model", model_text},
       {"Parameters", parameters_text},
       {"Data", data_text},
       {"Replicas", replicas_text},
-      {"Link of each replica", [](const RunRecord& run) { return link_text(run.link); }},
+      {"Link of each replica", [](const train::RunRecord& run) { return link_text(run.link); }},
       {"Stages", stages_text},
       {"Link between stages", stage_link_text},
       {"Length", length_text},
@@ -212,4 +213,4 @@ std::string facts_html(const Runs& runs) {
   return out;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -1,4 +1,4 @@
-#include "thinwire/train/report_pipeline.h"
+#include "thinwire/report/pipeline.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
-#include "thinwire/train/report_axis.h"
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/axis.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 using pipeline::Block;
@@ -25,15 +25,15 @@ constexpr Look kLooksOfActs[] = {
 
 Look look(OpKind act) { return kLooksOfActs[static_cast<int>(act)]; }
 
-double pitch(const PipelineRecord& pipeline) { return pipeline.costs.size() <= 8 ? 26 : 18; }
+double pitch(const train::PipelineRecord& pipeline) { return pipeline.costs.size() <= 8 ? 26 : 18; }
 
 // Steps, minibatches and the microbatches of a step count from 1 here.
-std::string number_in(const PipelineRecord& pipeline, const Block& block) {
+std::string number_in(const train::PipelineRecord& pipeline, const Block& block) {
   if (block.act == OpKind::update) return "";
   return std::to_string(pipeline.hop ? block.batch + 1 : block.batch % pipeline.microbatches + 1);
 }
 
-std::string tip(const PipelineRecord& pipeline, size_t stage, const Block& block) {
+std::string tip(const train::PipelineRecord& pipeline, size_t stage, const Block& block) {
   std::string of = fmt::format("step {}", block.batch + 1);
   if (block.act != OpKind::update)
     of = pipeline.hop ? fmt::format("minibatch {}", block.batch + 1)
@@ -42,8 +42,8 @@ std::string tip(const PipelineRecord& pipeline, size_t stage, const Block& block
   return fmt::format("stage {}, {}, {}: {}", stage, look(block.act).name, of, time_text(block.end - block.begin));
 }
 
-std::string stage_tip(const PipelineRecord& pipeline, size_t stage) {
-  const StageCosts& c = pipeline.costs[stage];
+std::string stage_tip(const train::PipelineRecord& pipeline, size_t stage) {
+  const train::StageCosts& c = pipeline.costs[stage];
   std::vector<std::string> costs;
   for (const OpKind act : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
     if (c.of(act) > 0) costs.push_back(fmt::format("{} {}", look(act).name, time_text(c.of(act))));
@@ -58,14 +58,14 @@ std::string rect(const char* kind, double from, double to, double top, double he
 }
 
 // "4, 3, 2 and 1"; of many stages the first and the last.
-std::string by_stage(const PipelineRecord& pipeline, int64_t pipeline::PeakStash::*what) {
+std::string by_stage(const train::PipelineRecord& pipeline, int64_t pipeline::PeakStash::*what) {
   std::vector<std::string> numbers;
   for (const auto& held : pipeline.held) numbers.push_back(std::to_string(held.*what));
   if (std::ranges::count(numbers, numbers[0]) == std::ssize(numbers)) return numbers[0];
   return numbers.size() > 8 ? numbers.front() + " to " + numbers.back() : and_text(numbers);
 }
 
-std::string kept_html(const PipelineRecord& pipeline) {
+std::string kept_html(const train::PipelineRecord& pipeline) {
   const std::string versions = by_stage(pipeline, &pipeline::PeakStash::versions),
                     inputs = by_stage(pipeline, &pipeline::PeakStash::inputs);
   return fmt::format(" From the first to the last they keep {} version{} of the weights and {} input{}.", versions,
@@ -75,12 +75,12 @@ std::string kept_html(const PipelineRecord& pipeline) {
 
 }  // namespace
 
-double pipeline_height(const PipelineRecord& pipeline) {
+double pipeline_height(const train::PipelineRecord& pipeline) {
   return kTop + pitch(pipeline) * static_cast<double>(pipeline.costs.size()) + kBelow;
 }
 
-std::string pipeline_svg(const PipelineRecord& pipeline, const PipelinePicture& picture, const std::string& title,
-                         double seconds, Size size) {
+std::string pipeline_svg(const train::PipelineRecord& pipeline, const train::PipelinePicture& picture,
+                         const std::string& title, double seconds, Size size) {
   const bool small = size.width < 400;
   const double row = pitch(pipeline), left = small ? 20 : 62, right = size.width - (small ? 8 : 76),
                bottom = kTop + row * static_cast<double>(picture.chart.stages.size());
@@ -122,8 +122,8 @@ std::string pipeline_svg(const PipelineRecord& pipeline, const PipelinePicture& 
   return svg + "</svg>";
 }
 
-bool has_weights(const PipelineRecord& pipeline) {
-  return std::ranges::any_of(pipeline.costs, [](const StageCosts& c) { return c.weights_s > 0; });
+bool has_weights(const train::PipelineRecord& pipeline) {
+  return std::ranges::any_of(pipeline.costs, [](const train::StageCosts& c) { return c.weights_s > 0; });
 }
 
 std::string pipeline_legend(bool weights) {
@@ -139,7 +139,7 @@ std::string pipeline_legend(bool weights) {
   return out + item("idle", "idle") + "</ul>\n";
 }
 
-std::string schedule_html(const PipelineRecord& pipeline) {
+std::string schedule_html(const train::PipelineRecord& pipeline) {
   static const std::map<std::string, std::string> sentences = {
       {"gpipe",
        "A step does all its forwards, then all its backwards, then one update: the pipeline fills and drains in "
@@ -157,8 +157,8 @@ std::string schedule_html(const PipelineRecord& pipeline) {
   return it == sentences.end() ? "" : it->second;
 }
 
-std::string pipeline_html(const RunRecord& run) {
-  const PipelineRecord& p = *run.pipeline;
+std::string pipeline_html(const train::RunRecord& run) {
+  const train::PipelineRecord& p = *run.pipeline;
   std::string out = fmt::format(
       "Steps {} to {}: by the plan the stages are idle for <strong>{}</strong> of the time, and they were for "
       "<strong>{}</strong>.",
@@ -177,4 +177,4 @@ std::string pipeline_html(const RunRecord& run) {
   return out;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

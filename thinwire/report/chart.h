@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 inline constexpr size_t kCurvePoints = 600;  // a line has no more
 
@@ -54,4 +54,4 @@ std::vector<double> smoothed(const std::vector<double>& values, size_t width);
 std::vector<double> ticks(double low, double high, int count);
 std::vector<double> log_ticks(double low, double high, int count);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -1,15 +1,15 @@
-#include "thinwire/train/report_chart.h"
+#include "thinwire/report/chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/train/report_axis.h"
-#include "thinwire/train/report_labels.h"
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/axis.h"
+#include "thinwire/report/labels.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 bool drawable(const Point& p, const Chart& chart) {
@@ -141,4 +141,4 @@ std::vector<double> smoothed(const std::vector<double>& values, size_t width) {
   return out;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

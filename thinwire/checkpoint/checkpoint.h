@@ -21,24 +21,24 @@
 #include "thinwire/comm/coordinates.h"
 #include "thinwire/comm/world.h"
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 
 // Collective over the world. `facts` become part of the manifest and are read back as they were; rank 0's count. Where
 // ranks do not share a disk each has all of this under its own `run`: what all hold alike, its own part, and the
 // manifest of everybody's. Keeps the newest `keep` checkpoints and deletes older ones, after the new one is
 // in place. If writing fails (no space), the unfinished folder is removed, older checkpoints stay, and every rank
 // throws.
-void save_checkpoint(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts,
-                     int64_t keep, const comm::World& world, const comm::MeshShape& shape);
+void save(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts, int64_t keep,
+          const comm::World& world, const comm::MeshShape& shape);
 
 // Puts back a checkpoint whose re-saving was cut short between two renames. Not collective; by whoever may write there.
-void recover_checkpoints(const std::filesystem::path& run);
+void recover(const std::filesystem::path& run);
 
 // Where a run's checkpoint of a step is.
-std::filesystem::path checkpoint_folder(const std::filesystem::path& run, int64_t step);
+std::filesystem::path folder_of(const std::filesystem::path& run, int64_t step);
 
 // The step of the newest checkpoint of a run, or -1.
-int64_t newest_checkpoint(const std::filesystem::path& run);
+int64_t newest(const std::filesystem::path& run);
 
 struct Loaded {
   State state;
@@ -46,7 +46,7 @@ struct Loaded {
 };
 // Reads what a stage of a replica needs of a checkpoint folder. Not collective. Throws an error that starts with the
 // file's path.
-Loaded load_checkpoint(const std::filesystem::path& folder, int replica, int stage = 0);
+Loaded load(const std::filesystem::path& folder, int replica, int stage = 0);
 // What its manifest says, without reading the rest.
 struct Manifest {
   int64_t replicas = 1, stages = 1;
@@ -54,4 +54,4 @@ struct Manifest {
 };
 Manifest read_manifest(const std::filesystem::path& folder);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint

@@ -1,8 +1,8 @@
-#include "thinwire/train/report_page.h"
+#include "thinwire/report/page.h"
 
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 constexpr const char* kStyle = R"css(
@@ -207,4 +207,4 @@ std::string page_html(const std::string& title, const std::string& body) {
   return out + "</script>\n</body>\n</html>\n";
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -1,13 +1,13 @@
-#include "thinwire/train/report_labels.h"
+#include "thinwire/report/labels.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "thinwire/train/report_text.h"
+#include "thinwire/report/text.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 constexpr double kHeight = 15;
 }
@@ -89,4 +89,4 @@ std::string Labels::place(std::vector<Label> labels) {
   return svg;
 }
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "thinwire/train/report_chart.h"
+#include "thinwire/report/chart.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 
 struct Box {
   double left, top, right, bottom;
@@ -30,4 +30,4 @@ double text_width(const std::string& text);
 std::string axes_svg(const Scale& x, const Scale& y, const Box& plot, Unit x_unit, const std::string& x_name,
                      const std::string& y_name, Size size);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::report

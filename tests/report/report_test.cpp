@@ -1,4 +1,4 @@
-#include "thinwire/train/report.h"
+#include "thinwire/report/report.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,20 +8,21 @@
 #include <sstream>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/report/chart.h"
+#include "thinwire/report/curves.h"
+#include "thinwire/report/pipeline.h"
+#include "thinwire/report/prose.h"
+#include "thinwire/report/text.h"
+#include "thinwire/report/timeline.h"
 #include "thinwire/train/pipeline_record.h"
-#include "thinwire/train/report_chart.h"
-#include "thinwire/train/report_curves.h"
-#include "thinwire/train/report_pipeline.h"
-#include "thinwire/train/report_prose.h"
-#include "thinwire/train/report_text.h"
-#include "thinwire/train/report_timeline.h"
 #include "thinwire/train/run_record.h"
 #include "thinwire/train/stages.h"
 
-namespace thinwire::train {
+namespace thinwire::report {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace train;  // its records
 
 // A folder for runs, gone at the end.
 class Report : public testing::Test {
@@ -69,7 +70,7 @@ class Report : public testing::Test {
 
   std::string complaint(const std::vector<fs::path>& dirs) const {
     try {
-      report_html(dirs);
+      html(dirs);
     } catch (const BadInput& error) {
       return error.what();
     }
@@ -290,14 +291,14 @@ TEST(PipelineRecord, AScheduleIsALineAStage) {
 
 TEST_F(Report, DrawsThePipelineOfRunsThatHaveOne) {
   const auto dir = run("a", "co2", R"(,"stage_bytes":3000000,"machine":{"cores":2,"cpu":"X"})");
-  EXPECT_FALSE(has(report_html({dir}), "id=\"pipeline\""));
-  EXPECT_FALSE(has(report_html({dir}), "between stages"));
+  EXPECT_FALSE(has(html({dir}), "id=\"pipeline\""));
+  EXPECT_FALSE(has(html({dir}), "between stages"));
   const Recipe recipe = staged_recipe("hop = 3");
   const auto record = pipeline_record(recipe, traces_of(schedule_of(recipe), 60, kTransfer), 60);
   write("a/pipeline.json", to_json(*record).dump());
   write("a/recipe.toml", to_toml(recipe));
-  const std::string html = report_html({dir});
-  EXPECT_TRUE(has(html, "<section id=\"pipeline\">"));
+  const std::string page = html({dir});
+  EXPECT_TRUE(has(page, "<section id=\"pipeline\">"));
   for (const auto& words :
        {fmt::format("idle for <strong>{}</strong> of the time", percent_text(1 - record->utilisation)),
         fmt::format("and they were for <strong>{}</strong>", percent_text(record->recorded.idle())),
@@ -307,7 +308,7 @@ TEST_F(Report, DrawsThePipelineOfRunsThatHaveOne) {
         std::string("4 in a replica, async_1f1b with hop 3"), std::string("<td data-name=\"stages, MB\">3.0</td>"),
         std::string("on one replica of 4 stages joined by links of 1\u00a0Mbit/s and 2\u00a0ms"),
         fmt::format("stage 3, backward, minibatch 50: {}", time_text(kStage))})
-    EXPECT_TRUE(has(html, words)) << words;
+    EXPECT_TRUE(has(page, words)) << words;
 }
 
 TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
@@ -356,12 +357,12 @@ TEST_F(Report, AnUnfinishedRunIsShownAsFarAsItGot) {
   EXPECT_EQ(7, runs[0].result.steps);
   EXPECT_EQ(7 * 2 * 4 * 16, runs[0].result.tokens);
   EXPECT_DOUBLE_EQ(5.5 / 5, runs[0].result.val_loss);
-  EXPECT_TRUE(has(report_html({home_ / "a"}), "unfinished"));
+  EXPECT_TRUE(has(html({home_ / "a"}), "unfinished"));
 }
 
 TEST_F(Report, ARunWithoutASingleStepHasAPageToo) {
   unfinished("a", "co2", 0);
-  EXPECT_TRUE(has(report_html({home_ / "a"}), "</html>"));
+  EXPECT_TRUE(has(html({home_ / "a"}), "</html>"));
 }
 
 TEST_F(Report, AComparisonGivesItsRunsInTheirOrder) {
@@ -404,22 +405,22 @@ TEST_F(Report, ComplaintsNameTheFile) {
 TEST_F(Report, NothingFromAFileGetsThroughAsHtml) {
   run("a<i>", "<script>alert(1)</script>", R"(,"command":"<b>&","machine":{"cores":2,"cpu":"<u>"})");
   write("a<i>/timeline.json", R"({"ranks":[{"steps":[[0,1]],"waits":[],"transfers":[[0,1,5]]}]})");
-  const std::string html = report_html({home_ / "a<i>"});
-  for (const char* bad : {"<script>alert", "<b>&", "<u>", "<i>"}) EXPECT_FALSE(has(html, bad)) << bad;
-  EXPECT_TRUE(has(html, "&lt;script&gt;alert(1)&lt;/script&gt;"));
+  const std::string page = html({home_ / "a<i>"});
+  for (const char* bad : {"<script>alert", "<b>&", "<u>", "<i>"}) EXPECT_FALSE(has(page, bad)) << bad;
+  EXPECT_TRUE(has(page, "&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
 TEST_F(Report, DrawsTheFloorOnlyWhereItIsKnown) {
-  EXPECT_TRUE(has(report_html({run("a", "co2", R"(,"entropy":1.1)")}), "class=\"floor\""));
-  EXPECT_FALSE(has(report_html({run("b", "co2")}), "class=\"floor\""));
+  EXPECT_TRUE(has(html({run("a", "co2", R"(,"entropy":1.1)")}), "class=\"floor\""));
+  EXPECT_FALSE(has(html({run("b", "co2")}), "class=\"floor\""));
 }
 
 TEST_F(Report, LeavesTheTimelineOutWhereThereIsNone) {
   const auto dir = run("a", "co2");
-  EXPECT_FALSE(has(report_html({dir}), "id=\"timeline\""));
+  EXPECT_FALSE(has(html({dir}), "id=\"timeline\""));
   write("a/timeline.json",
         R"({"from_step":1,"to_step":2,"ranks":[{"steps":[[0,1]],"waits":[[0.5,1]],"transfers":[[0.4,1,5]]}]})");
-  EXPECT_TRUE(has(report_html({dir}), "id=\"timeline\""));
+  EXPECT_TRUE(has(html({dir}), "id=\"timeline\""));
 }
 
 TEST_F(Report, TheHeadlineSaysWhoIsBestAndWhoWaited) {
@@ -443,12 +444,12 @@ TEST_F(Report, BytesAreOnALogAxisOnlyWhereRunsAreFarApart) {
 TEST_F(Report, ReplacesTheOldPageWhole) {
   const auto dir = run("a", "co2");
   write("a/report.html", "old");
-  write_report(dir / "report.html", {dir});
+  report::write(dir / "report.html", {dir});
   std::stringstream text;
   text << std::ifstream(dir / "report.html").rdbuf();
-  EXPECT_EQ(report_html({dir}), text.str());
+  EXPECT_EQ(html({dir}), text.str());
   EXPECT_FALSE(fs::exists(dir / "report.html.tmp"));
 }
 
 }  // namespace
-}  // namespace thinwire::train
+}  // namespace thinwire::report

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 
 // A whole file to disk and back. Writing replaces the file, flushes it to disk, and says how long it is and the XXH3 of
 // what was meant to be in it. Both throw std::system_error with the path if a byte could not be written or read.
@@ -35,4 +35,4 @@ Safetensors read_safetensors(const std::filesystem::path& path);
 // The same from memory (what a fuzzer calls); `name` stands in for the path.
 Safetensors parse_safetensors(const std::string& bytes, const std::string& name);
 
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint

@@ -1,4 +1,4 @@
-#include "thinwire/train/safetensors.h"
+#include "thinwire/checkpoint/safetensors.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -14,7 +14,7 @@
 
 #include "thinwire/base/errors.h"
 
-namespace thinwire::train {
+namespace thinwire::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -272,4 +272,4 @@ TEST(Safetensors, WhatTheFormatCannotHoldIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace thinwire::train
+}  // namespace thinwire::checkpoint
