@@ -25,7 +25,8 @@ MAY_INCLUDE = {
     "cli": {"base", "dp", "train", "plan"},
 }
 # Headers a room may include although it may not include their rooms: they are values without a process behind them.
-ALSO_HEADERS = {"plan": r"net/(link|topology)\.h|pipeline/schedule\.h|dp/\w+_schedule\.h"}
+ALSO_HEADERS = {"cli": r"comm/(errors|identity|launcher|shared_disk|mpi/mpi)\.h",  # a process joins before it trains
+                "plan": r"net/(link|topology)\.h|pipeline/schedule\.h|dp/\w+_schedule\.h"}
 # Libraries that one room alone may talk to, and the rooms that may use autograd and torch's modules.
 ONLY_IN = {
     r"(torch/csrc/distributed|c10d|mpi)\b.*": {"comm"},
