@@ -34,28 +34,39 @@ std::vector<std::string> split_names(const std::string& list) {
   return names;
 }
 
-void compare_verb(const Arguments& arguments, const std::string& strategies) {
+void compare_verb(const Arguments& arguments, const std::string& strategies, Ranks& ranks) {
   const auto names = split_names(strategies);
-  const auto text = arguments.text();
+  train::RecipeText text;
   std::vector<train::Recipe> recipes;  // all are checked before the first one runs
-  for (const auto& name : names) recipes.push_back(train::make_recipe_for(text, name, names));
-  const auto dir = arguments.directory("compare-" + text.name);
-  if (std::filesystem::exists(dir) && !(std::filesystem::is_directory(dir) && std::filesystem::is_empty(dir)))
-    throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
+  ranks.together([&] {
+    text = arguments.text();
+    for (const auto& name : names) recipes.push_back(train::make_recipe_for(text, name, names));
+    for (const auto& recipe : recipes)
+      if (ranks.is_rank0()) ranks.check_number(recipe);
+  });
+  const auto dir = ranks.directory(arguments.directory("compare-" + text.name));
+  ranks.together([&] {
+    if (!ranks.is_rank0() || !std::filesystem::exists(dir)) return;
+    if (!std::filesystem::is_directory(dir) || !std::filesystem::is_empty(dir))
+      throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
+  });
 
   const std::string command = arguments.command("compare") + " --strategies " + shell_word(strategies);
-  const Signals signals("thinwire: stopping after this step; a second signal ends it at once\n");
+  const Signals signals(
+      ranks.is_rank0() ? "thinwire: stopping after this step; a second signal ends it at once\n" : nullptr,
+      ranks.joined());
   std::vector<train::Result> results;
-  for (size_t i = 0; i < names.size() && !Signals::stop(); ++i) {
-    auto observer = arguments.observer(names[i]);
-    const auto result = train::run(
+  for (size_t i = 0; i < names.size() && !ranks.rank0_says(Signals::stop()); ++i) {
+    auto observer = ranks.observer(arguments.observer(names[i]));
+    const auto result = ranks.run(
         recipes[i], {.dir = dir / names[i], .stop = &Signals::stop(), .save = &Signals::save(), .command = command},
         *observer);
     observer.reset();
     if (!result.finished) {
-      if (arguments.json) fmt::print("{}\n", train::to_json(result, "stopped").dump());
+      if (arguments.json && ranks.is_rank0()) fmt::print("{}\n", train::to_json(result, "stopped").dump());
       break;
     }
+    if (!ranks.is_rank0()) continue;
     results.push_back(result);
     const auto line = train::to_json(result, "result").dump();
     if (arguments.json) fmt::print("{}\n", line), std::fflush(stdout);
@@ -63,6 +74,7 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
     file << line << std::endl;
     if (!file) throw std::runtime_error("could not write " + (dir / "results.jsonl").string());
   }
+  if (!ranks.is_rank0()) return;
   if (!results.empty()) report::write(dir / "report.html", {dir});
   if (arguments.json) return;
   if (results.size() < names.size())
@@ -74,7 +86,7 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
 
 }  // namespace
 
-void add_compare(CLI::App& app) {
+void add_compare(CLI::App& app, Ranks& ranks) {
   auto* verb = app.add_subcommand("compare", "the same run under several strategies, and a table of what each reached");
   auto arguments = std::make_shared<Arguments>();
   auto strategies = std::make_shared<std::string>("all_reduce,local_sgd,diloco,co2");
@@ -93,7 +105,7 @@ void add_compare(CLI::App& app) {
       "Examples:\n"
       "  thinwire compare recipes/demo.toml --strategies all_reduce,slowmo,co2\n"
       "  thinwire compare recipes/demo.toml link.replicas=10mbit/80ms train.seconds=60");
-  verb->callback([=] { compare_verb(*arguments, *strategies); });
+  verb->callback([=, &ranks] { compare_verb(*arguments, *strategies, ranks); });
 }
 
 }  // namespace thinwire::cli

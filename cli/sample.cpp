@@ -48,7 +48,7 @@ void sample_verb(const Sample& asked) {
     const std::string text = terminal ? repair(bytes) : std::string(bytes);
     return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   };
-  const Signals signals(nullptr);
+  const Signals signals;
   if (!asked.json && !show(asked.prompt)) return;
   train::generate(*trained.model, trained.recipe.model.context, asked.prompt, asked.generate, [&](char byte) {
     added += byte;

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 
 namespace thinwire::cli {
 namespace {
@@ -12,6 +14,9 @@ std::atomic<bool> stop_flag = false, save_flag = false;
 std::atomic<const char*> stop_words = nullptr;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
+std::atomic<bool> term_may_repeat = false;
+std::atomic<int64_t> stop_second = 0;
+constexpr int64_t kSameTerminationSeconds = 5;
 constexpr int kStopping[] = {SIGINT, SIGTERM, SIGHUP};
 
 void handle(int signal, void (*handler)(int)) {
@@ -24,9 +29,16 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-void on_stop(int) {
-  for (const int signal : kStopping) handle(signal, SIG_DFL);
-  if (stop_flag.exchange(true)) return;
+void on_stop(int signal) {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);  // may be called here
+  if (stop_flag.exchange(true)) {
+    if (term_may_repeat && signal == SIGTERM && now.tv_sec - stop_second < kSameTerminationSeconds) return;
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+    return;
+  }
+  stop_second = now.tv_sec;
   const char* words = stop_words;
   if (words) [[maybe_unused]]
     const auto written = ::write(STDERR_FILENO, words, std::strlen(words));
@@ -36,8 +48,9 @@ void on_save(int) { save_flag = true; }
 
 }  // namespace
 
-Signals::Signals(const char* words) {
+Signals::Signals(const char* words, bool launched) {
   stop_words = words;
+  term_may_repeat = launched;
   for (const int signal : kStopping) handle(signal, on_stop);
   handle(SIGUSR1, on_save);
 }

@@ -13,7 +13,9 @@ namespace thinwire::cli {
 
 class Signals {
  public:
-  explicit Signals(const char* words);  // written to stderr when the first one comes; must outlive this
+  // `words` are written to stderr when the first one comes. Under a launcher a scheduler's SIGTERM may come twice, by
+  // two ways: within 5 s it counts once.
+  explicit Signals(const char* words = nullptr, bool launched = false);
   ~Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;

@@ -30,23 +30,31 @@ void write_page(const std::filesystem::path& dir) {
   }
 }
 
-void train_verb(const Arguments& arguments, bool resume, const std::string& from) {
+void train_verb(const Arguments& arguments, bool resume, const std::string& from, Ranks& ranks) {
   if (resume && arguments.dir.empty()) throw BadInput("--resume needs --dir, the directory of the run to go on with");
-  const auto text = arguments.text();
-  const auto recipe = train::make_recipe(text);
-  const auto dir = arguments.directory(text.name + "-" + recipe.strategy.name);
-  auto observer = arguments.observer(recipe.strategy.name, /*schedule=*/true);
+  train::RecipeText text;
+  train::Recipe recipe;
+  ranks.together([&] {
+    text = arguments.text(), recipe = train::make_recipe(text);
+    if (ranks.is_rank0()) ranks.check_number(recipe);
+  });
+  const auto dir = ranks.directory(arguments.directory(text.name + "-" + recipe.strategy.name));
+  auto observer = ranks.observer(arguments.observer(recipe.strategy.name, /*schedule=*/true));
   const std::string command = arguments.command("train") + (from.empty() ? "" : " --from " + shell_word(from));
-  const Signals signals("thinwire: stopping after this step, with a checkpoint; a second signal ends it at once\n");
-  const auto result = train::run(recipe,
-                                 {.dir = dir,
-                                  .resume = resume,
-                                  .from = from,
-                                  .stop = &Signals::stop(),
-                                  .save = &Signals::save(),
-                                  .command = command},
-                                 *observer);
+  const Signals signals(ranks.is_rank0()
+                            ? "thinwire: stopping after this step, with a checkpoint; a second signal ends it at once\n"
+                            : nullptr,
+                        ranks.joined());
+  const auto result = ranks.run(recipe,
+                                {.dir = dir,
+                                 .resume = resume,
+                                 .from = from,
+                                 .stop = &Signals::stop(),
+                                 .save = &Signals::save(),
+                                 .command = command},
+                                *observer);
   observer.reset();  // the live line goes before the last words
+  if (!ranks.is_rank0()) return;
   if (result.finished) write_page(dir);
   if (arguments.json) {
     fmt::print("{}\n", train::to_json(result, result.finished ? "done" : "stopped").dump());
@@ -72,7 +80,7 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
 
 }  // namespace
 
-void add_train(CLI::App& app) {
+void add_train(CLI::App& app, Ranks& ranks) {
   auto* verb = app.add_subcommand("train", "train a model as a recipe says");
   auto arguments = std::make_shared<Arguments>();
   auto resume = std::make_shared<bool>(false);
@@ -88,6 +96,7 @@ void add_train(CLI::App& app) {
       "A recipe says what is trained, on what, how and for how long; `thinwire keys` lists all it can say.\n"
       "Replicas are threads of this process, joined by an emulated link where link.replicas asks for one.\n"
       "So are the stages of a replica, where workers.stages cuts the model into some; link.stages joins them.\n"
+      "Under mpirun, or torchrun with -m thinwire, each is a process, and all together are as many as those.\n"
       "\n"
       "The run directory gets the complete recipe, metrics.jsonl, checkpoints and, at the end,\n"
       "model.safetensors and report.html. On a terminal a live line shows step, loss, tokens a second,\n"
@@ -105,7 +114,7 @@ void add_train(CLI::App& app) {
       "  thinwire train recipes/demo.toml ... --dir runs/mine --resume\n"
       "  thinwire train recipes/demo.toml workers.stages=2 workers.replicas=2 pipeline.hop=auto link.stages=1gbit/5ms\n"
       "  thinwire train recipes/demo.toml workers.stages=3 ... --from runs/mine --dir runs/wider");
-  verb->callback([=] { train_verb(*arguments, *resume, *from); });
+  verb->callback([=, &ranks] { train_verb(*arguments, *resume, *from, ranks); });
 }
 
 }  // namespace thinwire::cli

@@ -2,11 +2,22 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/ranks.h"
 
 namespace thinwire::cli {
 
-void add_train(CLI::App& app);
-void add_compare(CLI::App& app);
+// The program: what a person typed, the program's name first, carried out. Exit code, and what went wrong.
+struct Outcome {
+  int code = 0;  // 0 done (or stopped and resumable), 1 failed, 2 wrong use
+  std::string error = {};
+};
+Outcome run(int argc, char** argv, const Door& door);
+
+// Collective where ranks are processes: all of them call it. The other verbs run on rank 0.
+void add_train(CLI::App& app, Ranks& ranks);
+void add_compare(CLI::App& app, Ranks& ranks);
 void add_keys(CLI::App& app);
 void add_report(CLI::App& app);
 void add_sample(CLI::App& app);

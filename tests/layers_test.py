@@ -29,6 +29,7 @@ MAY_INCLUDE = {
 }
 # Headers a room may include although it may not include their rooms: they are values without a process behind them.
 ALSO_HEADERS = {
+    "cli": r"comm/(errors|identity|launcher|shared_disk|mpi/mpi)\.h",  # a process joins before it trains
     "plan": r"net/(link|topology)\.h|pipeline/schedule\.h|dp/\w+_schedule\.h",
     "report": r"pipeline/(schedule|chart)\.h|dp/(catalog|traits)\.h",
 }

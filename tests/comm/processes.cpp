@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -32,17 +31,6 @@ constexpr char kRank[] = "THINWIRE_TEST_RANK", kSockets[] = "THINWIRE_TEST_SOCKE
 
 int64_t clock_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
-}
-
-std::map<std::string, RankMain>& registry() {
-  static std::map<std::string, RankMain> mains;
-  return mains;
-}
-
-const RankMain& registered(const std::string& name) {
-  const auto found = registry().find(name);
-  TORCH_CHECK(found != registry().end(), "no function is registered as ", name);
-  return found->second;
 }
 
 void check_call(int result, const char* what) { TORCH_CHECK(result >= 0, what, ": ", std::strerror(errno)); }
@@ -156,10 +144,6 @@ bool clock_was_set(const std::vector<std::string>& words) {
 
 }  // namespace
 
-ProcessMain::ProcessMain(const std::string& name, RankMain rank_main) {
-  TORCH_CHECK(registry().emplace(name, std::move(rank_main)).second, "two functions are registered as ", name);
-}
-
 std::vector<Ended> run_processes(int size, const std::vector<std::string>& words, const ProcessOptions& options) {
   TORCH_CHECK(!words.empty(), "run_processes wants the name of a function");
   registered(words[0]);
@@ -193,21 +177,13 @@ std::vector<Ended> run_processes(int size, const std::vector<std::string>& words
   return all;
 }
 
-std::vector<std::string> run_as_threads(int size, const std::vector<std::string>& words) {
-  std::vector<std::string> texts(size);
-  run_threads(size, [&](World& world) {
-    texts[world.rank()] = registered(words.at(0))(world, {words.begin() + 1, words.end()});
-  });
-  return texts;
-}
-
 std::optional<World> world_of_process() {
   const char* rank = std::getenv(kRank);
   if (!rank) return std::nullopt;
   std::vector<int> sockets;
   std::istringstream numbers(std::getenv(kSockets));
   for (int number; numbers >> number;) sockets.push_back(number);
-  auto transport = SocketTransport::connect(std::stoi(rank), sockets, std::stod(std::getenv(kTimeout)));
+  auto transport = connect_sockets(std::stoi(rank), sockets, std::stod(std::getenv(kTimeout)));
   return World{.group = TransportGroup::world(std::move(transport)), .shares_disk = false};
 }
 
@@ -218,13 +194,9 @@ int run_rank(const std::vector<std::string>& words) {
   const auto say = [](const std::string& text) { fmt::print("{}", text), std::fflush(stdout); };
   try {
     std::optional<World> world = world_of_process();
-    try {
-      say(registered(words.at(0))(*world, {words.begin() + 1, words.end()}));
-      return 0;
-    } catch (const std::exception& error) {
-      say("error: " + one_line(error));
-      world->group->transport()->fail(world->rank(), one_line(error));
-    }
+    const Said said = run_rank_main(*world, words);
+    say(said.text);
+    return said.failed;
   } catch (const std::exception& error) {
     say("error: " + one_line(error));
   }

@@ -1,29 +1,20 @@
 // Tests whose ranks are processes: they share no memory, and die alone.
 //
 // The program runs itself once a rank (run_processes); such a process finds its sockets in its environment and the
-// function it is for, by name, in a registry. A test registers that function and starts it:
+// function it is for by its name (rank_main.h). A test registers that function and starts it:
 //
-//   const ProcessMain kSum("sum", [](World& world, const Arguments&) -> std::string { ... });
+//   const RankMain kSum("sum", [](World& world, const Arguments&) -> std::string { ... });
 //   TEST(...) { for (auto& ended : run_processes(3, {"sum"})) EXPECT_EQ(ended.text, "..."); }
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/comm/rank_main.h"
 #include "thinwire/comm/world.h"
 
 namespace thinwire::comm {
-
-using Arguments = std::vector<std::string>;
-// What it returns is printed. What it throws is printed, after "error: ", and told to the other ranks.
-using RankMain = std::function<std::string(World&, const Arguments&)>;
-
-// Registers a function, before main().
-struct ProcessMain {
-  ProcessMain(const std::string& name, RankMain rank_main);
-};
 
 struct ProcessOptions {
   double timeout_s = 60;  // of the world
@@ -43,8 +34,6 @@ struct Ended {
 
 // By rank. words: the name of the function and its arguments.
 std::vector<Ended> run_processes(int size, const std::vector<std::string>& words, const ProcessOptions& options = {});
-// What the same function returns where ranks are threads, by rank.
-std::vector<std::string> run_as_threads(int size, const std::vector<std::string>& words);
 
 // In a process that run_processes started: its world, once all ranks are there. Elsewhere nothing.
 std::optional<World> world_of_process();

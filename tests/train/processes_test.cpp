@@ -25,7 +25,7 @@ std::string train_rank(comm::World& world, const comm::Arguments& words) {
       run_rank(make_recipe(text), {.dir = own / "run", .resume = words.at(1) == "resume", .stop = &stop}, watch, world);
   return world.is_rank0() ? result.weights_hash : "";
 }
-const comm::ProcessMain kTrain("train", train_rank);
+const comm::RankMain kTrain("train", train_rank);
 
 class ProcessRun : public SmallRun {
  protected:

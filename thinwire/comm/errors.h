@@ -11,8 +11,11 @@ namespace thinwire::comm {
 
 // A rank failed. Thrown on every other rank that waits for anything, at once.
 struct PeerLost : std::runtime_error {
-  PeerLost(int rank, const std::string& why)
-      : std::runtime_error(fmt::format("rank {} was lost: {}", rank, why)), rank(rank) {}
+  // `host`: where it ran; empty where that is here, or unknown.
+  PeerLost(int rank, const std::string& why, const std::string& host = {})
+      : std::runtime_error(
+            fmt::format("rank {}{} was lost: {}", rank, host.empty() ? "" : " (host " + host + ")", why)),
+        rank(rank) {}
   int rank;
 };
 
@@ -28,9 +31,10 @@ struct Timeout : std::runtime_error {
 
 // Work that the ranks did together failed on another one (World::together); what it said is in the message.
 struct FailedElsewhere : std::runtime_error {
-  FailedElsewhere(int rank, const std::string& why)
-      : std::runtime_error(fmt::format("rank {}: {}", rank, why)), rank(rank) {}
+  FailedElsewhere(int rank, const std::string& why, bool bad_input = false)
+      : std::runtime_error(fmt::format("rank {}: {}", rank, why)), rank(rank), bad_input(bad_input) {}
   int rank;
+  bool bad_input;  // it was a BadInput there
 };
 
 }  // namespace thinwire::comm

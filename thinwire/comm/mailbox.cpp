@@ -150,7 +150,7 @@ void Mailbox::await(int peer, Clock::time_point since, const std::function<bool(
   while (!ready() && !over()) {
     if (patience_->over(since)) {
       lock.unlock();
-      const Timeout late(peer, patience_->timeout_s);
+      const Timeout late(peer, patience_->timeout_s.load());
       spread_(late);
       throw Timeout(late);
     }

@@ -28,7 +28,7 @@ struct Patience {
   bool over(Clock::time_point begin) const { return Clock::now() >= deadline(begin); }
   Clock::time_point deadline(Clock::time_point begin) const;
 
-  const double timeout_s;
+  std::atomic<double> timeout_s;
   std::atomic<Clock::time_point> excused{Clock::time_point::min()};
 };
 using PatiencePtr = std::shared_ptr<Patience>;

@@ -41,6 +41,7 @@ class ThreadTransport final : public Transport {
   }
 
   void fail(int rank, const std::string& why) override { shared_->end(PeerLost(rank, why)); }
+  void set_timeout(double seconds) override { shared_->patience->timeout_s = seconds; }
   void excuse_until(Clock::time_point when) override { shared_->patience->excuse_until(when); }
   void sleep_until(Clock::time_point when) override { own_->sleep_until(when); }
   uint64_t changes() const override { return own_->changes(); }

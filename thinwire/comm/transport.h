@@ -44,6 +44,8 @@ class Transport {
   // stays with the first it hears of. A rank that ends well is not lost: what it has sent still arrives.
   virtual void fail(int rank, const std::string& why) = 0;
 
+  // How long this rank waits for another from now on; the waits under way too. Ranks are told one by one.
+  virtual void set_timeout(double seconds) = 0;
   // Until then (or somewhat longer) no wait of any rank times out: emulated transfer time counts towards nobody's
   // timeout.
   virtual void excuse_until(Clock::time_point when) = 0;

@@ -94,27 +94,29 @@ std::vector<Clock::duration> World::clock_offsets() const {
 
 void World::together(const std::function<void()>& work) const {
   std::exception_ptr own;
-  std::string why;
+  std::string why;  // after a letter for its family
   try {
     work();
+  } catch (const BadInput& error) {
+    own = std::current_exception(), why = "B" + one_line(error);
   } catch (const std::exception& error) {
-    own = std::current_exception(), why = one_line(error);
+    own = std::current_exception(), why = "F" + one_line(error);
   } catch (...) {
-    own = std::current_exception(), why = "an exception of unknown type";
+    own = std::current_exception(), why = "Fan exception of unknown type";
   }
   const at::Tensor failed = number(own ? size() - rank() : 0);
   group->all_reduce_(failed, Reduce::max, kControl)->wait();
   const int64_t first = failed.item<int64_t>();
   if (first == 0) return;
-  if (own) {
-    try {
-      broadcast_bytes(std::move(why), static_cast<int>(size() - first));
-    } catch (...) {  // the first to hear of it may have ended the world: what happened here is worth more
-    }
-    std::rethrow_exception(own);
+  const auto rank = static_cast<int>(size() - first);
+  try {
+    why = broadcast_bytes(std::move(why), rank);
+    group->barrier();  // whoever throws may end the world: not before all have heard
+  } catch (...) {      // what happened here is worth more
+    if (!own && why.empty()) throw;
   }
-  why = broadcast_bytes(std::move(why), static_cast<int>(size() - first));
-  throw FailedElsewhere(static_cast<int>(size() - first), why);
+  if (own) std::rethrow_exception(own);
+  throw FailedElsewhere(rank, why.substr(1), why[0] == 'B');
 }
 
 void run_threads(int size, const std::function<void(World&)>& rank_main, const WorldOptions& options) {

@@ -15,6 +15,7 @@ class WrappedTransport : public Transport {
     return inner_->recv(std::move(bytes), from, tag);
   }
   void fail(int rank, const std::string& why) override { inner_->fail(rank, why); }
+  void set_timeout(double seconds) override { inner_->set_timeout(seconds); }
   void excuse_until(Clock::time_point when) override { inner_->excuse_until(when); }
   void sleep_until(Clock::time_point when) override { inner_->sleep_until(when); }
   uint64_t changes() const override { return inner_->changes(); }

@@ -427,6 +427,7 @@ void check_same_text(const data::Text& text, const comm::World& world) {
 Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer, comm::World& world) {
   RunOptions options = given;
   Recipe recipe = agreed_recipe(asked, world);
+  world.group->transport()->set_timeout(recipe.train.timeout);
   if (world.shares_disk) options.dir = world.broadcast_bytes(options.dir.string());
   const bool keeps_house = world.is_rank0() || !world.shares_disk;
   world.together([&] {

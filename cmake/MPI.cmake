@@ -1,0 +1,23 @@
+# MPI, where there is one: the transport of thinwire/comm/mpi/mpi.h is a library of its own, so that only what asks for
+# it (the program, not the Python module) is bound to a libmpi. Without, no_mpi.cpp says so to whoever asks.
+option(THINWIRE_MPI "Use MPI if there is one" ON)
+if(THINWIRE_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI COMPONENTS CXX QUIET)
+endif()
+if(THINWIRE_MPI AND MPI_CXX_FOUND)
+  add_library(thinwire_mpi STATIC ${PROJECT_SOURCE_DIR}/thinwire/comm/mpi/mpi.cpp)
+  target_compile_definitions(thinwire_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_include_directories(thinwire_mpi SYSTEM PRIVATE ${MPI_CXX_INCLUDE_DIRS})
+  list(FILTER MPI_CXX_LIBRARIES EXCLUDE REGEX "mpi_?cxx")  # the C interface is all that is used
+  target_link_libraries(thinwire_mpi PUBLIC ${MPI_CXX_LIBRARIES})
+  message(STATUS "MPI ${MPI_CXX_VERSION}: ${MPI_CXX_LIBRARIES}")
+else()
+  add_library(thinwire_mpi STATIC ${PROJECT_SOURCE_DIR}/thinwire/comm/mpi/no_mpi.cpp)
+  message(STATUS "no MPI: mpirun and srun will not work; torchrun needs none")
+endif()
+add_library(thinwire::mpi ALIAS thinwire_mpi)
+set_target_properties(thinwire_mpi PROPERTIES EXPORT_NAME mpi)
+target_link_libraries(thinwire_mpi PUBLIC thinwire_comm)
+thinwire_compile(thinwire_mpi)
+set_property(GLOBAL APPEND PROPERTY THINWIRE_ROOMS thinwire_mpi)

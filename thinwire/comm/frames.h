@@ -1,0 +1,129 @@
+// Messages as frames in streams of bytes: what transports between processes have in common, whatever carries the bytes.
+//
+// A stream leads from every rank to every other one; what is put into it comes out in order, in pieces of any size. A
+// frame is a Header and `size` bytes. Since each frame carries its tag, a backend needs no tags of its own, and since
+// everything that comes is read at once, no rank is held up by what another one does not ask for yet.
+//
+// Nothing that comes in is believed: a header is checked before its size is used, and one that makes no sense is the
+// loss of the rank that sent it. The first failure a rank hears of is told to all others, and ends the world here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "thinwire/comm/identity.h"
+#include "thinwire/comm/mailbox.h"
+
+namespace thinwire::comm {
+
+struct Header {
+  enum Kind : uint32_t {
+    hello = 1,  // the first one; tag: whose; bytes: its Identity
+    data,       // tag: of the message
+    excuse,     // tag: for how many nanoseconds from now, because clocks are not shared
+    lost,       // tag: which rank; bytes: why
+    late,       // tag: which rank; bytes: a double, seconds
+    goodbye,    // the last one: the stream ends on purpose
+  };
+  static constexpr uint32_t kMagic = 0x54574652;
+  static constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+  static constexpr uint64_t kMostWords = uint64_t{1} << 12;
+  static constexpr int64_t kLongestExcuse = int64_t{400} * 24 * 3600 * 1'000'000'000;
+
+  uint32_t magic = kMagic;
+  Kind kind = data;
+  int64_t tag = 0;
+  uint64_t size = 0;
+};
+static_assert(sizeof(Header) == 24);
+
+// One rank's end of all streams. Thread-safe.
+class Frames {
+ public:
+  // `nudge` is called, from any thread, whenever there may be bytes for `peer` to send; it must not block, and may be
+  // called when there are none, or for this rank. A wait that outlives the transport may call it too: what it needs,
+  // it owns.
+  static std::shared_ptr<Frames> make(int rank, int size, double timeout_s, const Identity& identity,
+                                      std::function<void(int peer)> nudge);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const MailboxPtr& mailbox() const { return mailbox_; }
+  Patience& patience() const { return *patience_; }
+
+  // For those who use the transport. A send is done when its bytes were copied out.
+  WorkPtr send(at::Tensor bytes, int to, int64_t tag);
+  void excuse_until(Clock::time_point when);
+  void fail(int rank, const std::string& why);
+  // Blocks until all others have said hello; throws PeerLost, or Timeout after connect_s.
+  void await_hellos(double connect_s);
+  // Says goodbye to all. Nothing is sent after that.
+  void leave();
+  // Whether all that was to be sent has been copied out; with `goodbyes`, whether every other rank has taken its leave
+  // or is lost as well. Waits for it until then.
+  bool await_end(bool goodbyes, Clock::time_point until);
+  // Whether every other rank has taken its leave.
+  bool all_left() const;
+
+  // For whoever moves the bytes. One thread a peer and direction at a time.
+  // Copies out what comes next for `peer`, and says how much that is; 0: nothing now.
+  size_t next_bytes(int peer, std::span<char> into);
+  // These came from `peer`. Whether more may come: false after its goodbye, and after nonsense.
+  bool take_bytes(int peer, std::span<const char> bytes);
+  // Nothing more comes from `peer`, or goes there. A loss, unless it has said goodbye.
+  void cut(int peer, const std::string& why);
+
+ private:
+  Frames(int rank, int size, double timeout_s, const Identity& identity, std::function<void(int peer)> nudge);
+
+  struct Frame {
+    Header header;
+    at::Tensor bytes = {};            // undefined where there are none
+    std::shared_ptr<bool> sent = {};  // guarded by the mailbox; null where nobody waits
+    size_t written = 0;
+    bool begun() const { return written > 0; }
+  };
+  struct Peer {
+    std::mutex mutex;  // of what is sent
+    std::deque<Frame> queue;
+    bool closed = false;  // nobody reads there
+    void add(Frame frame);
+    void add_ahead(Frame frame);  // of all that is not begun
+    // Of what is received, by the one thread that does.
+    Header header;
+    size_t got = 0;  // of the frame that is coming in
+    at::Tensor bytes;
+    // Guarded by the mailbox.
+    bool greeted = false, left = false, gone = false;
+    std::string host;
+  };
+
+  static Frame frame_of(Header::Kind kind, int64_t tag, at::Tensor bytes = {});
+  static Frame lost(int rank, const std::string& why);
+  Failure failure_of(const Header& header, const at::Tensor& bytes) const;
+  void check(int from, const Header& header) const;
+  void take(int from, const Header& header, at::Tensor bytes);
+  void greet(int from, const std::string& words);
+  void end(const Frame& why, bool tell);
+
+  const int rank_;
+  const Identity identity_;
+  const std::function<void(int)> nudge_;
+  const PatiencePtr patience_;
+  MailboxPtr mailbox_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // the one at rank_ is not used
+  std::mutex excuse_mutex_;
+  Clock::time_point excused_ = Clock::time_point::min();  // as far as the others were told
+  std::atomic<bool> over_ = false;
+};
+
+}  // namespace thinwire::comm
