@@ -39,6 +39,8 @@ ONLY_IN = {
     r"torch/(nn|csrc/autograd|csrc/api)\b.*": {"dp", "zero", "pipeline", "train", "models", "data"},
     r"CLI/.*": {"cli"},
 }
+# Rooms that hand tensors to kernels and never look at memory themselves.
+NO_POINTERS = {"compress", "optim", "dp", "zero", "pipeline"}
 # Names that say nothing about what is in a file.
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 
@@ -69,6 +71,8 @@ def complaints_about(path, text):
     if room not in MAY_INCLUDE:
         yield f"{path}: there is no room {room} in the table"
         return
+    if room in NO_POINTERS and "data_ptr" in text:
+        yield f"{path}: {room} may not touch a tensor's memory: that is for kernels"
     for header in INCLUDE.findall(text):
         for library, rooms in ONLY_IN.items():
             if re.fullmatch(library, header) and room not in rooms:
@@ -190,6 +194,10 @@ class TheChecker(unittest.TestCase):
         self.assert_complains("thinwire/base/utils.h", "", "says nothing")
         self.assert_complains("cli/common.cpp", "", "says nothing")
         self.assert_complains("thinwire/attic/a.h", "", "no room attic")
+
+    def test_sees_a_pointer_outside_kernels(self):
+        self.assert_complains("thinwire/dp/a.cpp", "x.const_data_ptr<float>()", "may not touch")
+        self.assert_content("thinwire/kernels/a.cpp", "x.const_data_ptr<float>()")
 
     def test_does_not_take_a_comment_for_an_include(self):
         self.assert_content("thinwire/base/a.h", '// #include "thinwire/train/run.h"')

@@ -118,20 +118,18 @@ void own_work() {
   const auto codec = compress::make_codec("one_bit");
   const at::Tensor z = weights.x.clone().mul_(0.999), y = at::empty({n}), message = at::empty({n});
   const at::Tensor error = at::zeros({n}), chunk_error = at::zeros({chunk}), mean = at::zeros({chunk});
-  std::vector<uint8_t> bytes(codec->bytes(n)), small(codec->bytes(chunk));
-  auto data = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
-  const double take = best_ms([&] { kernels::slice_take(parts, data(weights.x), data(z), data(y), data(message)); });
-  const double encode = best_ms([&] { codec->encode(data(message), data(error), n, {}, bytes); });
-  codec->encode(data(mean), data(chunk_error), chunk, {}, small);
+  const at::Tensor bytes = at::empty({codec->bytes(n)}, at::kByte), small = at::empty({codec->bytes(chunk)}, at::kByte);
+  const double take = best_ms([&] { kernels::slice_take(parts, weights.x, z, y, message); });
+  const double encode = best_ms([&] { codec->encode(message, error, bytes); });
+  codec->encode(mean, chunk_error, small);
   const double serve = best_ms([&] {
-    for (int r = 0; r < kWorkers; ++r) codec->decode(small, data(mean), chunk, {}, r > 0);
+    for (int r = 0; r < kWorkers; ++r) codec->decode(small, mean, {}, r > 0);
     mean.div_(kWorkers);
-    codec->encode(data(mean), data(chunk_error), chunk, {}, small);
+    codec->encode(mean, chunk_error, small);
   });
-  const double decode = best_ms([&] { codec->decode(bytes, data(message), n, {}, false); });
+  const double decode = best_ms([&] { codec->decode(bytes, message); });
   const double merge = best_ms([&] {
-    kernels::slice_merge(parts, {.x = data(weights.x), .answer = data(message), .y = data(y), .z = data(z)},
-                         {.merge = kernels::Merge::anchor});
+    kernels::slice_merge(parts, {.x = weights.x, .answer = message, .y = y, .z = z}, {.merge = kernels::Merge::anchor});
   });
   const double all = take + encode + serve + decode + merge;
   fmt::print("\nown work of a step of drip, {:.1f}M parameters, a slice of {:.2f}M, one thread, ms\n",

@@ -39,11 +39,9 @@ void kernel_rates() {
       const auto codec = compress::make_codec(name);
       const at::Tensor value = at::empty({n}).normal_(0, 1, generator(1, "bench")), out = at::zeros({n});
       at::Tensor error = at::zeros({n}), message = at::zeros({codec->bytes(n)}, at::kByte);
-      const std::span<uint8_t> bytes(message.mutable_data_ptr<uint8_t>(), message.numel());
       const auto size = static_cast<double>(n), packed = static_cast<double>(message.numel());
-      const double encode = best_of(
-          9, [&] { codec->encode(value.const_data_ptr<float>(), error.mutable_data_ptr<float>(), n, {}, bytes); });
-      const double decode = best_of(9, [&] { codec->decode(bytes, out.mutable_data_ptr<float>(), n, {}, false); });
+      const double encode = best_of(9, [&] { codec->encode(value, error, message); });
+      const double decode = best_of(9, [&] { codec->decode(message, out); });
       fmt::print("{:>10}  {:>9}  {:>11.2f} GB/s  {:>7.2f}  {:>7.2f} GB/s  {:>7.2f}\n", name, n, 4e-9 * size / encode,
                  copy_seconds(12 * size + packed) / encode, 4e-9 * size / decode,
                  copy_seconds(4 * size + packed) / decode);

@@ -68,10 +68,10 @@ void outer_bandwidth() {
     triad(p(0), p(1), p(2), 0.5f, n);
     triad_s = std::min(triad_s, seconds_since(start));
     start = Clock::now();
-    kernels::outer_update({p(0), p(1), p(2), p(3), nullptr}, n, {.decay = 0.2f, .bound = 1e-3f});
+    kernels::outer_update({t[0], t[1], t[2], t[3], {}}, {0, n}, {.decay = 0.2f, .bound = 1e-3f});
     outer_s = std::min(outer_s, seconds_since(start));
     start = Clock::now();
-    kernels::outer_update({p(0), p(1), p(2), p(3), nullptr}, n, {.launch = true, .decay = 0.2f, .bound = 1e-3f});
+    kernels::outer_update({t[0], t[1], t[2], t[3], {}}, {0, n}, {.launch = true, .decay = 0.2f, .bound = 1e-3f});
     late_s = std::min(late_s, seconds_since(start));
   }
   // Bytes a program reads and writes; a triad's write also reads the line it overwrites, which is not counted.

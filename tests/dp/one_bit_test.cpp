@@ -1,6 +1,7 @@
 // one_bit_adam, one_bit_lamb, zero_one_adam: what they must be equal to, and what they never may do.
 #include "thinwire/dp/one_bit.h"
 
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -234,18 +235,18 @@ TEST(OneBit, AloneNothingIsCompressed) {
 
 // The rule by hand, in double precision: x=[1,-2], m_last=[.1,-.2], m=[.15,-.15], v=vfresh=[.04,.09].
 TEST(LambRenew, GivesTheKnownAnswer) {
-  const float x[] = {1, -2}, last[] = {.1f, -.2f}, v[] = {.04f, .09f};
-  float m[] = {.15f, -.15f}, fresh[] = {.04f, .09f}, next[2];
-  const kernels::LambStep step{.9f, .1f, .999f, .001f, 1e-8f, .01f};
-  const auto norms = kernels::lamb_renew(x, m, last, v, fresh, 2, 1, true, kernels::kNoReach, step);
-  EXPECT_NEAR(fresh[0], .04032, 1e-7);
-  EXPECT_NEAR(fresh[1], .09, 1e-7);
+  const at::Tensor x = at::tensor({1.f, -2.f}), last = at::tensor({.1f, -.2f}), v = at::tensor({.04f, .09f});
+  const at::Tensor m = at::tensor({.15f, -.15f}), fresh = v.clone(), next = at::zeros({2});
+  const kernels::LambStep step{kernels::moments({.9, .999}, 1e-8), .01f};
+  const auto norms = kernels::lamb_renew(x, m, last, v, fresh, {0, 2}, 1, true, kernels::kNoReach, step);
+  EXPECT_NEAR(fresh[0].item<float>(), .04032, 1e-7);
+  EXPECT_NEAR(fresh[1].item<float>(), .09, 1e-7);
   EXPECT_NEAR(norms.u, .75999996 * .75999996 + .51999998 * .51999998, 1e-6);
   const double r = OneBitLamb::damped_ratio(norms, .01, 1);
   EXPECT_NEAR(r, 1, 1e-6);
-  kernels::lamb_apply(next, x, m, v, 2, static_cast<float>(.01 * .2 * r), 1e-8f, .01f);
-  EXPECT_NEAR(next[0], .99848, 1e-6);
-  EXPECT_NEAR(next[1], -1.99896, 1e-6);
+  kernels::lamb_apply(next, x, m, v, {0, 2}, static_cast<float>(.01 * .2 * r), step);
+  EXPECT_NEAR(next[0].item<float>(), .99848, 1e-6);
+  EXPECT_NEAR(next[1].item<float>(), -1.99896, 1e-6);
 }
 
 TEST(DampedRatio, FollowsWeightDecaysShareOfTheStep) {

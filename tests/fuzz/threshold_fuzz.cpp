@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (framed) {
     head = pipeline::Threshold(1, 1).encode(at::zeros({n}, dtype)).head;
     const at::Tensor mask = letter(mask_size, data, size);
-    const int64_t count = kernels::count_marked(mask.const_data_ptr<uint8_t>(), n);
+    const int64_t count = kernels::count_marked(mask, n);
     const auto sent = static_cast<uint32_t>(counted ? std::min(n, count) : n);
     std::memcpy(head.mutable_data_ptr<uint8_t>() + 4, &sent, 4);
     body = letter(pipeline::body_bytes(head, n, dtype), data, size);

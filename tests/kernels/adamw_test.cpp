@@ -14,14 +14,11 @@ namespace thinwire::kernels {
 namespace {
 
 constexpr int64_t kSizes[] = {0, 1, 7, 511, 512, 513, 1023, 1025, 65535, 65537, 1'000'000};
-constexpr AdamwStep kStep{.beta1 = 0.9f,
-                          .one_minus_beta1 = 0.1f,
-                          .beta2 = 0.95f,
-                          .one_minus_beta2 = 0.05f,
-                          .decay = 0.999f,
-                          .rate = 0.003f,
-                          .root = 1.7f,
-                          .eps = 1e-8f};
+constexpr AdamwStep kStep{
+    .moments = {.beta1 = 0.9f, .one_minus_beta1 = 0.1f, .beta2 = 0.95f, .one_minus_beta2 = 0.05f, .eps = 1e-8f},
+    .decay = 0.999f,
+    .rate = 0.003f,
+    .root = 1.7f};
 
 at::Tensor numbers(int64_t n, const char* name) { return at::empty({n}, at::kFloat).normal_(0, 1, generator(1, name)); }
 bool same_bits(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.view(at::kInt), b.view(at::kInt)); }
@@ -37,16 +34,20 @@ struct Buffers {
 
   template <class Kernel>
   void update(Kernel&& kernel, at::Tensor into) {
-    kernel(into.mutable_data_ptr<float>(), x.const_data_ptr<float>(), g.const_data_ptr<float>(),
-           m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), x.numel(), kStep);
+    kernel(into, x, g, m, v, whole(x), kStep);
   }
 };
 
-void plain(float* next, const float* x, const float* g, float* m, float* v, int64_t n, const AdamwStep& s) {
-  for (int64_t i = 0; i < n; ++i) {
-    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
-    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * (g[i] * g[i]);
-    next[i] = s.decay * x[i] - s.rate * m[i] / (std::sqrt(v[i]) * s.root + s.eps);
+void plain(const at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, const at::Tensor& first,
+           const at::Tensor& second, Range range, const AdamwStep& s) {
+  float *next = to.mutable_data_ptr<float>(), *m = first.mutable_data_ptr<float>(),
+        *v = second.mutable_data_ptr<float>();
+  const float *x = from.const_data_ptr<float>(), *g = gradient.const_data_ptr<float>();
+  const Moments b = s.moments;
+  for (int64_t i = 0; i < range.numel; ++i) {
+    m[i] = b.beta1 * m[i] + b.one_minus_beta1 * g[i];
+    v[i] = b.beta2 * v[i] + b.one_minus_beta2 * (g[i] * g[i]);
+    next[i] = s.decay * x[i] - s.rate * m[i] / (std::sqrt(v[i]) * s.root + b.eps);
   }
 }
 

@@ -71,7 +71,8 @@ struct Settings {
 const Settings kSettings[] = {{false, kNoReach}, {true, kNoReach}, {true, 1.165f}, {false, 0.5f}};
 
 TEST(FrozenAdamw, IsItsDefinition) {
-  const AdamwStep s{0.9f, 0.1f, 0.95f, 0.05f, 0.999f, 0.01f, 1.25f, 1e-8f};
+  const AdamwStep s{{0.9f, 0.1f, 0.95f, 0.05f, 1e-8f}, 0.999f, 0.01f, 1.25f};
+  const Moments b = s.moments;
   for (const auto& [masked, reach] : kSettings)
     for (int64_t n : kSizes) {
       const Vector x = wave(n, 0.7), v = second_moments(n);
@@ -79,10 +80,10 @@ TEST(FrozenAdamw, IsItsDefinition) {
       std::vector<double> wanted_m(n), wanted(n);
       for (int64_t i = 0; i < n; ++i) {
         const double root = std::sqrt(static_cast<double>(v[i]));
-        wanted_m[i] = masked && v[i] == 0 ? 0 : plain_clamp(m[i], reach, root + s.eps);
-        wanted[i] = s.decay * x[i] - s.rate * wanted_m[i] / (root * s.root + s.eps);
+        wanted_m[i] = masked && v[i] == 0 ? 0 : plain_clamp(m[i], reach, root + b.eps);
+        wanted[i] = s.decay * x[i] - s.rate * wanted_m[i] / (root * s.root + b.eps);
       }
-      frozen_adamw(next.data(), x.data(), m.data(), v.data(), n, masked, reach, s);
+      frozen_adamw(on(next), on(x), on(m), on(v), {0, n}, masked, reach, s);
       expect_near(m, wanted_m, "m");
       for (int64_t i = 0; i < n; ++i)
         ASSERT_NEAR(next[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i]))) << i << " of " << n;
@@ -90,7 +91,8 @@ TEST(FrozenAdamw, IsItsDefinition) {
 }
 
 TEST(LambRenew, IsItsDefinition) {
-  const LambStep s{0.9f, 0.1f, 0.95f, 0.05f, 1e-6f, 0.1f};
+  const LambStep s{{0.9f, 0.1f, 0.95f, 0.05f, 1e-6f}, 0.1f};
+  const Moments b = s.moments;
   for (const auto& [masked, reach] : kSettings)
     for (int64_t n : kSizes) {
       const Vector x = wave(n, 0.7), v = second_moments(n), last = wave(n, 0.2);
@@ -98,15 +100,15 @@ TEST(LambRenew, IsItsDefinition) {
       std::vector<double> wanted_m(n), wanted_fresh(n);
       double adam = 0, u = 0, ratio = 0;
       for (int64_t i = 0; i < n; ++i) {
-        const double root = std::sqrt(static_cast<double>(v[i])) + s.eps;
+        const double root = std::sqrt(static_cast<double>(v[i])) + b.eps;
         wanted_m[i] = masked && v[i] == 0 ? 0 : plain_clamp(m[i] / 4.0, reach, root);
-        const double ghat = (wanted_m[i] - s.beta1 * last[i]) / s.one_minus_beta1;
-        wanted_fresh[i] = s.beta2 * fresh[i] + s.one_minus_beta2 * ghat * ghat;
-        ratio = std::max(ratio, root / (std::sqrt(wanted_fresh[i]) + s.eps));
+        const double ghat = (wanted_m[i] - b.beta1 * last[i]) / b.one_minus_beta1;
+        wanted_fresh[i] = b.beta2 * fresh[i] + b.one_minus_beta2 * ghat * ghat;
+        ratio = std::max(ratio, root / (std::sqrt(wanted_fresh[i]) + b.eps));
         adam += std::pow(wanted_m[i] / root, 2);
         u += std::pow(wanted_m[i] / root + s.weight_decay * x[i], 2);
       }
-      const auto norms = lamb_renew(x.data(), m.data(), last.data(), v.data(), fresh.data(), n, 4.0f, masked, reach, s);
+      const auto norms = lamb_renew(on(x), on(m), on(last), on(v), on(fresh), {0, n}, 4.0f, masked, reach, s);
       expect_near(m, wanted_m, "m");
       expect_near(fresh, wanted_fresh, "fresh");
       EXPECT_NEAR(norms.adam, adam, 1e-5 * (1 + adam));
@@ -118,17 +120,17 @@ TEST(LambRenew, IsItsDefinition) {
 TEST(ZeroOne, ALocalStepIsItsDefinition) {
   for (const auto& [masked, reach] : kSettings)
     for (int64_t n : kSizes) {
-      const LocalStep s{0.9f, 0.1f, 0.01f, 0.1f, 1e-6f, reach, masked};
+      const LocalStep s{{0.9f, 0.1f, 0.95f, 0.05f, 1e-6f}, 0.01f, 0.1f, reach, masked};
+      const Moments b = s.moments;
       const Vector x = wave(n, 0.7), g = wave(n, 2.1), v = second_moments(n), synced = wave(n, 0.4);
       Vector m = wave(n, 1.3), moved = wave(n, 0.9), next(n);
       std::vector<double> wanted_m(n), wanted_moved(n);
       for (int64_t i = 0; i < n; ++i) {
-        const double root = std::sqrt(static_cast<double>(v[i])) + s.eps;
-        wanted_m[i] = masked && v[i] == 0 ? 0 : plain_clamp(s.beta1 * m[i] + s.one_minus_beta1 * g[i], reach, root);
+        const double root = std::sqrt(static_cast<double>(v[i])) + b.eps;
+        wanted_m[i] = masked && v[i] == 0 ? 0 : plain_clamp(b.beta1 * m[i] + b.one_minus_beta1 * g[i], reach, root);
         wanted_moved[i] = moved[i] - s.lr * (wanted_m[i] / root + s.weight_decay * x[i]);
       }
-      auto synced_copy = synced;
-      local_step({next.data(), x.data(), g.data(), m.data(), v.data(), moved.data(), synced_copy.data()}, n, s);
+      local_step({on(next), on(x), on(g), on(m), on(v), on(moved), on(synced)}, {0, n}, s);
       expect_near(m, wanted_m, "m");
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_NEAR(moved[i], wanted_moved[i], 1e-5 * (1 + std::abs(wanted_moved[i]))) << i << " of " << n;
@@ -146,8 +148,7 @@ TEST(ZeroOne, AnExchangeIsItsDefinition) {
       const float eps = 1e-6f, lr_sum = 0.04f;
       const Vector v = second_moments(n), before = wave(n, 0.4), arrived = wave(n, 0.9);
       Vector m(n), moved = arrived, synced = before, next(n);
-      sync_step({next.data(), nullptr, nullptr, m.data(), v.data(), moved.data(), synced.data()}, n, lr_sum, eps, reach,
-                masked);
+      sync_step({on(next), {}, {}, on(m), on(v), on(moved), on(synced)}, {0, n}, lr_sum, eps, reach, masked);
       for (int64_t i = 0; i < n; ++i) {
         const double root = std::sqrt(static_cast<double>(v[i])) + eps;
         const double h = masked && v[i] == 0 ? 0 : plain_clamp(arrived[i], lr_sum * reach, root);

@@ -11,15 +11,12 @@
 namespace thinwire::kernels {
 namespace {
 
-constexpr NadamwStep kStep{.beta1 = 0.99f,
-                           .one_minus_beta1 = 0.01f,
-                           .beta2 = 0.999f,
-                           .one_minus_beta2 = 0.001f,
-                           .decay = 0.999f,
-                           .rate_g = 0.002f,
-                           .rate_m = 0.003f,
-                           .root = 1.7f,
-                           .eps = 1e-8f};
+constexpr NadamwStep kStep{
+    .moments = {.beta1 = 0.99f, .one_minus_beta1 = 0.01f, .beta2 = 0.999f, .one_minus_beta2 = 0.001f, .eps = 1e-8f},
+    .decay = 0.999f,
+    .rate_g = 0.002f,
+    .rate_m = 0.003f,
+    .root = 1.7f};
 
 struct Buffers {
   at::Tensor next, x, g, m, v;
@@ -32,16 +29,20 @@ struct Buffers {
 
   template <class Kernel>
   void update(Kernel&& kernel, at::Tensor into) {
-    kernel(into.mutable_data_ptr<float>(), x.const_data_ptr<float>(), g.const_data_ptr<float>(),
-           m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), x.numel(), kStep);
+    kernel(into, x, g, m, v, whole(x), kStep);
   }
 };
 
-void plain(float* next, const float* x, const float* g, float* m, float* v, int64_t n, const NadamwStep& s) {
-  for (int64_t i = 0; i < n; ++i) {
-    m[i] = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
-    v[i] = s.beta2 * v[i] + s.one_minus_beta2 * (g[i] * g[i]);
-    next[i] = s.decay * x[i] - (s.rate_g * g[i] + s.rate_m * m[i]) / (std::sqrt(v[i]) * s.root + s.eps);
+void plain(const at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, const at::Tensor& first,
+           const at::Tensor& second, Range range, const NadamwStep& s) {
+  float *next = to.mutable_data_ptr<float>(), *m = first.mutable_data_ptr<float>(),
+        *v = second.mutable_data_ptr<float>();
+  const float *x = from.const_data_ptr<float>(), *g = gradient.const_data_ptr<float>();
+  const Moments b = s.moments;
+  for (int64_t i = 0; i < range.numel; ++i) {
+    m[i] = b.beta1 * m[i] + b.one_minus_beta1 * g[i];
+    v[i] = b.beta2 * v[i] + b.one_minus_beta2 * (g[i] * g[i]);
+    next[i] = s.decay * x[i] - (s.rate_g * g[i] + s.rate_m * m[i]) / (std::sqrt(v[i]) * s.root + b.eps);
   }
 }
 

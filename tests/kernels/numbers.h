@@ -3,8 +3,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
 
 #include <limits>
+#include <vector>
 
 #include "thinwire/base/random.h"
 
@@ -24,6 +26,12 @@ inline at::Tensor awkward(int64_t n) {
   for (int64_t i = 0; i < n; ++i)
     if (hash64({7, static_cast<uint64_t>(i)}) % 3 == 0) p[i] = kinds[hash64({8, static_cast<uint64_t>(i)}) % 8];
   return x;
+}
+
+// A tensor on the memory of a vector.
+template <class T>
+at::Tensor on(const std::vector<T>& v) {
+  return at::from_blob(const_cast<T*>(v.data()), {std::ssize(v)}, c10::CppTypeToScalarType<T>::value);
 }
 
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {

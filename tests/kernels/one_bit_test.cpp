@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "tests/kernels/numbers.h"
@@ -14,9 +15,13 @@ namespace thinwire::kernels {
 namespace {
 
 struct Sent {
-  std::vector<uint8_t> bits;
-  std::vector<float> scales;
-  explicit Sent(int64_t n) : bits((n + 7) / 8), scales((n + 1023) / 1024) {}
+  std::vector<uint8_t> body;
+  std::span<float> scales;
+  std::span<uint8_t> bits;
+  explicit Sent(int64_t n)
+      : body(one_bit_bytes(n)),
+        scales(reinterpret_cast<float*>(body.data()), (n + 1023) / 1024),
+        bits(std::span(body).subspan(scales.size_bytes())) {}
 };
 
 // The definition, one number at a time. The order of the sum is part of it: lane i % 16, then lanes folded in halves.
@@ -64,19 +69,17 @@ class OneBitKernel : public testing::TestWithParam<bool> {  // whether with coun
     const int64_t n = value.numel();
     const auto counts = some_filled(n);
     const int32_t* filled = GetParam() && n > 0 ? counts.data() : nullptr;
+    const at::Tensor valid = filled ? on(counts) : at::Tensor();
     at::Tensor error = numbers(n, "error"), wanted_error = error.clone();
     Sent sent(n), wanted(n);
-    EXPECT_EQ(one_bit_encode(value.const_data_ptr<float>(), feedback ? error.mutable_data_ptr<float>() : nullptr, n,
-                             filled, sent.bits.data(), sent.scales.data()),
-              -1);
+    EXPECT_EQ(one_bit_encode(value, feedback ? error : at::Tensor(), on(sent.body), valid), -1);
     plain_encode(value.const_data_ptr<float>(), feedback ? wanted_error.mutable_data_ptr<float>() : nullptr, n, filled,
                  wanted);
-    EXPECT_EQ(sent.bits, wanted.bits) << n;
-    EXPECT_EQ(sent.scales, wanted.scales) << n;
+    EXPECT_EQ(sent.body, wanted.body) << n;
     EXPECT_TRUE(same_bits(error, wanted_error)) << n;
     for (bool add : {false, true}) {
       at::Tensor out = numbers(n, "out"), wanted_out = out.clone();
-      one_bit_decode(out.mutable_data_ptr<float>(), n, filled, sent.bits.data(), sent.scales.data(), add);
+      EXPECT_TRUE(one_bit_decode(on(sent.body), out, valid, add));
       plain_decode(wanted_out.mutable_data_ptr<float>(), n, filled, wanted, add);
       EXPECT_TRUE(same_bits(out, wanted_out)) << n << (add ? " added" : "");
     }
@@ -101,13 +104,11 @@ TEST_P(OneBitKernel, TakesZerosOfBothSignsDenormalsAndTheLargestNumbers) {
 INSTANTIATE_TEST_SUITE_P(WholeAndPartlyFilled, OneBitKernel, testing::Bool());
 
 TEST(OneBitEncode, CountsZeroAndMinusZeroAsPlusAndPutsTheFirstNumberOnTop) {
-  const float value[] = {-0.0f, 0.0f, -1, 1, -1, -1, -1, -1, 1};
-  uint8_t bits[2];
-  float scale;
-  one_bit_encode(value, nullptr, 9, nullptr, bits, &scale);
-  EXPECT_EQ(bits[0], 0b11010000);
-  EXPECT_EQ(bits[1] & 0x80, 0x80);
-  EXPECT_EQ(scale, 7.0f / 9);
+  Sent sent(9);
+  one_bit_encode(on(std::vector<float>{-0.0f, 0.0f, -1, 1, -1, -1, -1, -1, 1}), {}, on(sent.body));
+  EXPECT_EQ(sent.bits[0], 0b11010000);
+  EXPECT_EQ(sent.bits[1] & 0x80, 0x80);
+  EXPECT_EQ(sent.scales[0], 7.0f / 9);
 }
 
 TEST(OneBitEncode, SaysWhichBlockHoldsANumberThatIsNotFinite) {
@@ -116,9 +117,7 @@ TEST(OneBitEncode, SaysWhichBlockHoldsANumberThatIsNotFinite) {
       at::Tensor value = at::zeros({100'000}), error = at::zeros_like(value);
       value[where] = wrong;
       Sent sent(value.numel());
-      EXPECT_EQ(one_bit_encode(value.const_data_ptr<float>(), error.mutable_data_ptr<float>(), value.numel(), nullptr,
-                               sent.bits.data(), sent.scales.data()),
-                where / 1024 * 1024);
+      EXPECT_EQ(one_bit_encode(value, error, on(sent.body)), where / 1024 * 1024);
     }
   }
 }
@@ -129,9 +128,8 @@ TEST(OneBitEncode, WhatArrivedAndTheErrorAreTogetherAllThatWasSent) {
   at::Tensor error = at::zeros_like(value), arrived = at::zeros_like(value);
   Sent sent(n);
   for (int t = 0; t < 500; ++t) {
-    one_bit_encode(value.const_data_ptr<float>(), error.mutable_data_ptr<float>(), n, nullptr, sent.bits.data(),
-                   sent.scales.data());
-    one_bit_decode(arrived.mutable_data_ptr<float>(), n, nullptr, sent.bits.data(), sent.scales.data(), /*add=*/true);
+    one_bit_encode(value, error, on(sent.body));
+    one_bit_decode(on(sent.body), arrived, {}, /*add=*/true);
   }
   EXPECT_LT(arrived.add(error).sub(value, 500).abs().max().item<double>(), 1e-2) << "of up to 2000";
 }

@@ -29,14 +29,17 @@ struct Buffers {
   }
   Buffers copy() const { return {x.clone(), z.clone(), v.clone(), a.clone(), start.clone()}; }
   std::vector<at::Tensor> all() const { return {x, z, v, a, start}; }
-  OuterBuffers pointers(bool momentum, bool starts) const {
-    auto p = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
-    return {p(x), p(z), momentum ? p(v) : nullptr, p(a), starts ? p(start) : nullptr};
+  OuterBuffers with(bool momentum, bool starts) const {
+    return {x, z, momentum ? v : at::Tensor(), a, starts ? start : at::Tensor()};
   }
 };
 
 // The header's formulas, one element at a time. Returns the sum of the squared moves.
-double plain(const OuterBuffers& b, int64_t n, const OuterStep& s) {
+double plain(const OuterBuffers& buffers, int64_t n, const OuterStep& s) {
+  auto p = [](const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<float>() : nullptr; };
+  const struct {
+    float *x, *z, *v, *a, *start;
+  } b{p(buffers.x), p(buffers.z), p(buffers.v), p(buffers.a), p(buffers.start)};
   at::Tensor moves = at::zeros({n}, at::kFloat);
   float* moved = moves.mutable_data_ptr<float>();
   for (int64_t i = 0; i < n; ++i) {
@@ -89,11 +92,11 @@ TEST_F(Outer, EqualsItsPlainDefinitionToTheBitWithOneThreadAndTwo) {
     const Buffers before = Buffers::random(n);
     for_all_flags([&](const OuterStep& step, bool momentum, bool starts) {
       const Buffers wanted = before.copy();
-      const double squares = plain(wanted.pointers(momentum, starts), n, step);
+      const double squares = plain(wanted.with(momentum, starts), n, step);
       for (int threads : {1, 2}) {
         at::set_num_threads(threads);
         const Buffers got = before.copy();
-        EXPECT_EQ(outer_update(got.pointers(momentum, starts), n, step), squares) << n;
+        EXPECT_EQ(outer_update(got.with(momentum, starts), {0, n}, step), squares) << n;
         for (size_t i = 0; i < got.all().size(); ++i)
           EXPECT_TRUE(same_bits(got.all()[i], wanted.all()[i])) << n << ", buffer " << i;
       }
@@ -105,7 +108,7 @@ TEST_F(Outer, ZerosStayZeros) {
   for_all_flags([](const OuterStep& step, bool momentum, bool starts) {
     const Buffers b = Buffers::random(1025);
     for (at::Tensor t : b.all()) t.zero_();
-    EXPECT_EQ(outer_update(b.pointers(momentum, starts), 1025, step), 0);
+    EXPECT_EQ(outer_update(b.with(momentum, starts), {0, 1025}, step), 0);
     for (at::Tensor t : b.all()) EXPECT_TRUE(same_bits(t, at::zeros({1025}, at::kFloat)));
   });
 }
@@ -113,7 +116,7 @@ TEST_F(Outer, ZerosStayZeros) {
 TEST_F(Outer, TheDefaultsAverage) {
   const Buffers b = Buffers::random(513);
   const at::Tensor wanted = b.z + b.a;
-  outer_update(b.pointers(false, false), 513, {});
+  outer_update(b.with(false, false), {0, 513}, {});
   EXPECT_TRUE(same_bits(b.z, wanted));
   EXPECT_TRUE(same_bits(b.x, wanted));
 }
@@ -121,7 +124,7 @@ TEST_F(Outer, TheDefaultsAverage) {
 TEST_F(Outer, WithoutABoundNothingIsClamped) {
   const Buffers b = Buffers::random(7);
   b.a.fill_(1e30f);
-  outer_update(b.pointers(true, false), 7, {});
+  outer_update(b.with(true, false), {0, 7}, {});
   EXPECT_TRUE(same_bits(b.v, at::full({7}, 1e30f)));
 }
 

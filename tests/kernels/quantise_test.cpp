@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "tests/kernels/numbers.h"
@@ -13,9 +14,13 @@ namespace thinwire::kernels {
 namespace {
 
 struct Sent {
-  std::vector<uint8_t> packed;
-  std::vector<float> scales;
-  Sent(int64_t n, int bits) : packed(quantised_bytes(n, bits)), scales((n + 1023) / 1024) {}
+  std::vector<uint8_t> body;
+  std::span<float> scales;
+  std::span<uint8_t> packed;
+  Sent(int64_t n, int bits)
+      : body(quantised_bytes(n, bits)),
+        scales(reinterpret_cast<float*>(body.data()), (n + 1023) / 1024),
+        packed(std::span(body).subspan(scales.size_bytes())) {}
 };
 
 // The definition, one number at a time.
@@ -54,17 +59,14 @@ class QuantiseKernel : public testing::TestWithParam<int> {
     const int bits = GetParam();
     at::Tensor error = numbers(n, "error"), wanted_error = error.clone();
     Sent sent(n, bits), wanted(n, bits);
-    EXPECT_EQ(quantise(value.const_data_ptr<float>(), feedback ? error.mutable_data_ptr<float>() : nullptr, n, bits,
-                       sent.packed.data(), sent.scales.data()),
-              -1);
+    EXPECT_EQ(quantise(value, feedback ? error : at::Tensor(), bits, on(sent.body)), -1);
     plain_encode(value.const_data_ptr<float>(), feedback ? wanted_error.mutable_data_ptr<float>() : nullptr, n, bits,
                  wanted);
-    EXPECT_EQ(sent.packed, wanted.packed) << n;
-    EXPECT_EQ(sent.scales, wanted.scales) << n;
+    EXPECT_EQ(sent.body, wanted.body) << n;
     EXPECT_TRUE(same_bits(error, wanted_error)) << n;
     for (bool add : {false, true}) {
       at::Tensor out = numbers(n, "out"), wanted_out = out.clone();
-      dequantise(out.mutable_data_ptr<float>(), n, bits, sent.packed.data(), sent.scales.data(), add);
+      EXPECT_TRUE(dequantise(on(sent.body), bits, out, add));
       plain_decode(wanted_out.mutable_data_ptr<float>(), n, bits, wanted, add);
       EXPECT_TRUE(same_bits(out, wanted_out)) << n << (add ? " added" : "");
     }
@@ -93,20 +95,17 @@ TEST_P(QuantiseKernel, SaysWhichBlockHoldsANumberThatIsNotFinite) {
       at::Tensor value = at::zeros({100'000});
       value[where] = wrong;
       Sent sent(value.numel(), GetParam());
-      EXPECT_EQ(quantise(value.const_data_ptr<float>(), nullptr, value.numel(), GetParam(), sent.packed.data(),
-                         sent.scales.data()),
-                where / 1024 * 1024);
+      EXPECT_EQ(quantise(value, {}, GetParam(), on(sent.body)), where / 1024 * 1024);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Bits, QuantiseKernel, testing::Values(8, 4, 2));
 
 TEST(Quantise, ByHand) {
-  const float value[] = {7, -3.4f, 0.5f, 1.5f, -7};
-  uint8_t packed[3];
-  float scale;
-  quantise(value, nullptr, 5, 4, packed, &scale);
-  EXPECT_EQ(scale, 1);
+  Sent sent(5, 4);
+  quantise(on(std::vector<float>{7, -3.4f, 0.5f, 1.5f, -7}), {}, 4, on(sent.body));
+  const auto packed = sent.packed;
+  EXPECT_EQ(sent.scales[0], 1);
   EXPECT_EQ(packed[0], 0x7d) << "7 and -3";
   EXPECT_EQ(packed[1], 0x02) << "halves go to even: 0 and 2";
   EXPECT_EQ(packed[2], 0x90) << "-7, then nothing";

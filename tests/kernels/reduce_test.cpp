@@ -84,6 +84,10 @@ TEST_F(Reduce, AWrongCallSaysWhatWasWantedAndWhatCame) {
   EXPECT_EQ(error_of([&] { sum_squares(x.to(at::kDouble)); }), "[kernels] wanted contiguous fp32, got Double");
   EXPECT_EQ(error_of([&] { sum_squares(x.t()); }), "[kernels] wanted contiguous fp32, got strided Float");
   EXPECT_EQ(error_of([&] { sum_squared_differences(x, x[0]); }), "[kernels] wanted equal lengths, got 16 and 4");
+  EXPECT_EQ(error_of([&] { sum_squares(x, {10, 7}); }), "[kernels] wanted elements [10, 17) of a vector of 16");
+  EXPECT_EQ(error_of([&] { sum_squares(at::Tensor()); }), "[kernels] wanted a tensor, got none");
+  EXPECT_EQ(error_of([&] { sum_squares(at::empty({4}, at::device(at::kMeta))); }),
+            "[kernels] wanted a tensor on the CPU, got one on meta: this build has no CUDA");
 }
 
 }  // namespace

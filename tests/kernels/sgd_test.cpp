@@ -24,13 +24,15 @@ struct Buffers {
 
   template <class Kernel>
   void update(Kernel&& kernel, at::Tensor into, bool momentum) {
-    kernel(into.mutable_data_ptr<float>(), x.const_data_ptr<float>(), g.const_data_ptr<float>(),
-           momentum ? m.mutable_data_ptr<float>() : nullptr, x.numel(), kStep);
+    kernel(into, x, g, momentum ? m : at::Tensor(), whole(x), kStep);
   }
 };
 
-void plain(float* next, const float* x, const float* g, float* m, int64_t n, const SgdStep& s) {
-  for (int64_t i = 0; i < n; ++i) {
+void plain(const at::Tensor& to, const at::Tensor& from, const at::Tensor& gradient, const at::Tensor& momentum,
+           Range range, const SgdStep& s) {
+  float *next = to.mutable_data_ptr<float>(), *m = momentum.defined() ? momentum.mutable_data_ptr<float>() : nullptr;
+  const float *x = from.const_data_ptr<float>(), *g = gradient.const_data_ptr<float>();
+  for (int64_t i = 0; i < range.numel; ++i) {
     const float d = g[i] + s.weight_decay * x[i];
     const float step = m ? s.momentum * m[i] + d : d;
     if (m) m[i] = step;

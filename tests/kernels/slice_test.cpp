@@ -30,8 +30,8 @@ TEST(Slice, GatherAndScatterMoveExactlyTheSlice) {
   for (int64_t n : kSizes) {
     const auto parts = every_third(n, 1024, 1);
     const at::Tensor flat = awkward(n), packed = at::zeros({numel(parts)}), back = at::zeros({n});
-    slice_gather(parts, data(flat), data(packed));
-    slice_scatter(parts, data(packed), data(back));
+    slice_gather(parts, flat, packed);
+    slice_scatter(parts, packed, back);
     at::Tensor wanted = at::zeros({n});
     for (const auto& part : parts)
       for (int64_t i = part.at; i < part.at + part.numel; ++i) data(wanted)[i] = data(flat)[i];
@@ -44,7 +44,7 @@ TEST(Slice, TakingKeepsTheWeightsAndSendsTheDifference) {
     const auto parts = every_third(n, 100, 0);
     const at::Tensor x = numbers(n, "x"), z = numbers(n, "z"), y = at::zeros({numel(parts)}), sent = at::zeros_like(y);
     for (bool anchored : {true, false}) {
-      slice_take(parts, data(x), anchored ? data(z) : nullptr, data(y), data(sent));
+      slice_take(parts, x, anchored ? z : at::Tensor(), y, sent);
       for (const auto& part : parts)
         for (int64_t i = 0; i < part.numel; ++i) {
           const float value = data(x)[part.at + i];
@@ -66,13 +66,7 @@ TEST(Slice, EveryMergeEqualsItsDefinition) {
         const at::Tensor x0 = x.clone(), e0 = e.clone(), z0 = z.clone(), m0 = m.clone();
         const SliceStep step{.merge = merge, .mu = 0.75f, .one_minus_mu = 0.25f, .alpha = 0.5f, .beta = 0.25f};
         slice_merge(parts,
-                    {.x = data(x),
-                     .answer = data(answer),
-                     .y = data(y),
-                     .e = data(e),
-                     .z = data(z),
-                     .m = momentum ? data(m) : nullptr,
-                     .jump = data(jump)},
+                    {.x = x, .answer = answer, .y = y, .e = e, .z = z, .m = momentum ? m : at::Tensor(), .jump = jump},
                     step);
         for (const auto& part : parts)
           for (int64_t k = 0; k < part.numel; ++k) {
@@ -105,14 +99,14 @@ TEST(Slice, EveryMergeEqualsItsDefinition) {
 TEST(Slice, AnAnswerThatEqualsWhatWasSentChangesNothingUnderDelta) {
   const auto parts = every_third(300'001, 1024, 1);
   const at::Tensor x = numbers(300'001, "x"), before = x.clone(), y = numbers(numel(parts), "y");
-  slice_merge(parts, {.x = data(x), .answer = data(y), .y = data(y)}, {.merge = Merge::delta});
+  slice_merge(parts, {.x = x, .answer = y, .y = y}, {.merge = Merge::delta});
   EXPECT_TRUE(same_bits(x, before));
 }
 
 TEST(Slice, JumpsAreCarriedToThePartsThatSlicesShare) {
   const std::vector<Part> from = {{0, 0, 10}, {30, 10, 10}, {50, 20, 5}}, to = {{10, 0, 10}, {30, 10, 10}, {50, 20, 5}};
   const at::Tensor jump = numbers(25, "jump"), y = numbers(25, "y"), before = y.clone();
-  slice_carry(from, data(jump), to, data(y));
+  slice_carry(from, jump, to, y);
   for (int64_t i = 0; i < 25; ++i) EXPECT_EQ(data(y)[i], data(before)[i] + (i < 10 ? 0 : data(jump)[i]));
 }
 

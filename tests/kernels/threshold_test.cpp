@@ -25,7 +25,7 @@ class ThresholdKernel : public testing::Test {
     const float* v = tensor.const_data_ptr<float>();
     const uint32_t least = std::bit_cast<uint32_t>(threshold);
     std::vector<uint8_t> bits((n + 7) / 8, 0xff);
-    mark_reaching(v, n, least, bits.data());
+    mark_reaching(tensor, least, on(bits));
     std::vector<float> wanted, wanted_out(n);
     for (int64_t i = 0; i < n; ++i) {
       ASSERT_EQ(marked(bits, i), plain_reaches(v[i], threshold)) << n << " " << i;
@@ -34,12 +34,12 @@ class ThresholdKernel : public testing::Test {
       wanted_out[i] = v[i];
     }
     for (int64_t i = n; i < 8 * std::ssize(bits); ++i) EXPECT_FALSE(marked(bits, i)) << "behind the last of " << n;
-    EXPECT_EQ(count_reaching(v, n, least), std::ssize(wanted)) << n;
-    ASSERT_EQ(count_marked(bits.data(), n), std::ssize(wanted)) << n;
+    EXPECT_EQ(count_reaching(tensor, least), std::ssize(wanted)) << n;
+    ASSERT_EQ(count_marked(on(bits), n), std::ssize(wanted)) << n;
     std::vector<float> values(wanted.size(), 7.0f), out(n, 7.0f);
-    pick_marked(v, n, bits.data(), values.data());
+    pick_marked(tensor, on(bits), on(values));
     EXPECT_EQ(values, wanted) << n;
-    spread_marked(values.data(), n, bits.data(), out.data());
+    spread_marked(on(values), on(bits), on(out));
     EXPECT_EQ(out, wanted_out) << n;
   }
 
@@ -59,33 +59,34 @@ TEST_F(ThresholdKernel, EqualsItsPlainDefinition) {
 }
 
 TEST_F(ThresholdKernel, IsReachedByWhatJustReachesIt) {
-  const float v[] = {0.5f, -0.5f, std::nextafter(0.5f, 0.0f), 0.0f, -0.0f};
-  EXPECT_EQ(count_reaching(v, 5, std::bit_cast<uint32_t>(0.5f)), 2);
-  EXPECT_EQ(count_reaching(v, 5, 1), 3) << "all but the zeros";
-  EXPECT_EQ(count_reaching(v, 5, 0), 5);
+  const std::vector v = {0.5f, -0.5f, std::nextafter(0.5f, 0.0f), 0.0f, -0.0f};
+  EXPECT_EQ(count_reaching(on(v), std::bit_cast<uint32_t>(0.5f)), 2);
+  EXPECT_EQ(count_reaching(on(v), 1), 3) << "all but the zeros";
+  EXPECT_EQ(count_reaching(on(v), 0), 5);
 }
 
 TEST_F(ThresholdKernel, CountsWhatIsNotFinite) {
-  const float v[] = {1, INFINITY, -INFINITY, NAN, -NAN, 3.4e38f};
-  EXPECT_EQ(count_reaching(v, 6, kNotFinite), 4);
+  const std::vector<float> v = {1, INFINITY, -INFINITY, NAN, -NAN, 3.4e38f};
+  EXPECT_EQ(count_reaching(on(v), kNotFinite), 4);
+  EXPECT_EQ(first_reaching(on(v), kNotFinite), 1);
+  EXPECT_EQ(first_reaching(on(std::vector<float>{1, 2}), kNotFinite), -1);
 }
 
 TEST_F(ThresholdKernel, MarksTheFirstOnTop) {
-  const float v[] = {1, 0, 0, 0, 0, 0, 0, 1, 0, 1};
-  uint8_t bits[2];
-  mark_reaching(v, 10, 1, bits);
+  const std::vector<float> v = {1, 0, 0, 0, 0, 0, 0, 1, 0, 1};
+  const std::vector<uint8_t> bits(2);
+  mark_reaching(on(v), 1, on(bits));
   EXPECT_EQ(bits[0], 0x81);
   EXPECT_EQ(bits[1], 0x40);
 }
 
 TEST_F(ThresholdKernel, SpreadsWhatBelongsToAnotherVectorsMarks) {
-  const float v[] = {1, 0, 2, 0}, other[] = {5, 6, 7, 8};
-  uint8_t bits;
-  mark_reaching(v, 4, 1, &bits);
-  float values[2], out[4];
-  pick_marked(other, 4, &bits, values);
-  spread_marked(values, 4, &bits, out);
-  EXPECT_EQ(std::vector(out, out + 4), (std::vector<float>{5, 0, 7, 0}));
+  const std::vector<float> v = {1, 0, 2, 0}, other = {5, 6, 7, 8}, values(2), out(4);
+  const std::vector<uint8_t> bits(1);
+  mark_reaching(on(v), 1, on(bits));
+  pick_marked(on(other), on(bits), on(values));
+  spread_marked(on(values), on(bits), on(out));
+  EXPECT_EQ(out, (std::vector<float>{5, 0, 7, 0}));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "thinwire/kernels/top_k.h"
 
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,15 +25,31 @@ std::vector<uint32_t> plain_indices(const std::vector<float>& c, int64_t k) {
   return order;
 }
 
+struct Sent {
+  std::vector<uint32_t> indices;
+  std::vector<float> values;
+  explicit Sent(const at::Tensor& body) {
+    const auto* words = reinterpret_cast<const uint32_t*>(body.const_data_ptr<uint8_t>());
+    const int64_t k = body.numel() / 8;
+    for (int64_t i = 0; i < k; ++i) {
+      indices.push_back(words[i]);
+      values.push_back(std::bit_cast<float>(words[k + i]));
+    }
+  }
+};
+
 void compare(const at::Tensor& value, int64_t k) {
   const int64_t n = value.numel();
-  at::Tensor error = numbers(n, "error"), before = error.clone(), scratch = at::zeros_like(value);
-  std::vector<float> c(n), values(k);
-  std::vector<uint32_t> indices(k);
+  const at::Tensor error = numbers(n, "error"), before = error.clone(), body = at::zeros({8 * k}, at::kByte);
+  std::vector<float> c(n);
   for (int64_t i = 0; i < n; ++i) c[i] = value.const_data_ptr<float>()[i] + before.const_data_ptr<float>()[i];
-  ASSERT_EQ(top_k_encode(value.const_data_ptr<float>(), error.mutable_data_ptr<float>(), n, k,
-                         scratch.mutable_data_ptr<float>(), indices.data(), values.data()),
-            -1);
+  ASSERT_EQ(top_k_encode(value, error, body), -1);
+  const Sent sent(body);
+  const auto& [indices, values] = sent;
+  at::Tensor arrived = at::zeros({n});
+  EXPECT_TRUE(top_k_decode(body, arrived, /*add=*/false));
+  for (int64_t j = 0; j < k; ++j) EXPECT_EQ(arrived[indices[j]].item<float>(), values[j]);
+  EXPECT_EQ(arrived.count_nonzero().item<int64_t>(), k);
   EXPECT_EQ(indices, plain_indices(c, k)) << n << " " << k;
   for (int64_t j = 0; j < k; ++j) {
     EXPECT_EQ(values[j], c[indices[j]]);
@@ -48,19 +64,15 @@ TEST(TopK, EqualsItsPlainDefinition) {
 }
 
 TEST(TopK, TakesTheEarlierOfEqualMagnitudes) {
-  const float value[] = {1, -2, 2, 0, -2, 2};
-  float scratch[6], values[3];
-  uint32_t indices[3];
-  top_k_encode(value, nullptr, 6, 3, scratch, indices, values);
-  EXPECT_EQ(std::vector(indices, indices + 3), (std::vector<uint32_t>{1, 2, 4}));
-  EXPECT_EQ(values[2], -2);
+  const at::Tensor body = at::zeros({3 * 8}, at::kByte);
+  top_k_encode(on(std::vector<float>{1, -2, 2, 0, -2, 2}), {}, body);
+  EXPECT_EQ(Sent(body).indices, (std::vector<uint32_t>{1, 2, 4}));
+  EXPECT_EQ(Sent(body).values[2], -2);
 }
 
 TEST(TopK, SaysWhereANumberIsNotFiniteAndChangesNothing) {
-  const float value[] = {1, 2, NAN};
-  float error[] = {3, 4, 5}, scratch[3], values[1];
-  uint32_t index;
-  EXPECT_EQ(top_k_encode(value, error, 3, 1, scratch, &index, values), 2);
+  const std::vector<float> error = {3, 4, 5};
+  EXPECT_EQ(top_k_encode(on(std::vector<float>{1, 2, NAN}), on(error), at::zeros({8}, at::kByte)), 2);
   EXPECT_EQ(error[0], 3);
 }
 
@@ -69,7 +81,7 @@ TEST(KthMagnitude, IsExactForNumbersOfAllSizes) {
   std::vector<float> sorted(x.const_data_ptr<float>(), x.const_data_ptr<float>() + 5000);
   std::ranges::sort(sorted, [](float a, float b) { return std::fabs(a) > std::fabs(b); });
   for (int64_t k : {1, 2, 100, 2500, 5000})
-    EXPECT_EQ(std::bit_cast<float>(kth_magnitude(x.const_data_ptr<float>(), 5000, k)), std::fabs(sorted[k - 1]));
+    EXPECT_EQ(std::bit_cast<float>(kth_magnitude(x, k)), std::fabs(sorted[k - 1]));
 }
 
 }  // namespace

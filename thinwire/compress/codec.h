@@ -5,17 +5,19 @@
 // Messages are taken to be untrusted bytes: decode() checks all it relies on and never reads beyond the message.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace thinwire::compress {
 
-// How many elements of each block of 1024 count, from the block's beginning; empty: all. The flat weights of a model
-// have padding at the end of every unit, and a mean over it would be too small.
-using ValidCounts = std::span<const int32_t>;
+// How many elements of each block (kernels/range.h) count, from the block's beginning: int32, or undefined: all. The
+// flat weights of a model have padding at the end of every unit, and a mean over it would be too small.
+using ValidCounts = at::Tensor;
 
 class Codec {
  public:
@@ -25,17 +27,23 @@ class Codec {
   // Exact size of a message of n elements.
   virtual int64_t bytes(int64_t n) const = 0;
 
-  // Encodes value + error (error may be nullptr) into `out`, which has bytes(n) bytes; error becomes what was lost.
-  // Returns -1, or about where (within a block) the first number is that is not finite; `out` is then worthless.
-  virtual int64_t encode(const float* value, float* error, int64_t n, ValidCounts filled,
-                         std::span<uint8_t> out) const = 0;
-  // out = (or, with add, +=) what the message says. c10::Error if it is not a message of this codec with n elements.
-  virtual void decode(std::span<const uint8_t> message, float* out, int64_t n, ValidCounts filled, bool add) const = 0;
+  // Encodes x + error (which may be undefined) into `message`, which has bytes(n) bytes; error becomes what was lost.
+  // x and error are one row of fp32 numbers each. Returns -1, or about where (within a block) the first number is that
+  // is not finite; the message is then worthless.
+  virtual int64_t encode(const at::Tensor& x, const at::Tensor& error, const at::Tensor& message,
+                         const ValidCounts& valid = {}) const = 0;
+  // x = (or, with add, +=) what the message says. c10::Error if it is not a message of this codec with n elements.
+  virtual void decode(const at::Tensor& message, const at::Tensor& x, const ValidCounts& valid = {},
+                      bool add = false) const = 0;
 };
 using CodecPtr = std::shared_ptr<const Codec>;
 
-// "one_bit", "int8", "int4", "int2", "bf16", "half", "topk:0.01", or "none" (fp32 as it is). BadInput otherwise.
+// By name. BadInput if there is none.
 CodecPtr make_codec(std::string_view text);
+// "none" (fp32 as it is), "one_bit", ..., "topk:SHARE".
+std::vector<std::string> codec_names();
+// Whether it says numbers closely enough to send weights with it, not only how they have changed.
+bool carries_weights(std::string_view text);
 
 // A codec as an option of a recipe: its text, checked when it is read.
 struct CodecName {
@@ -43,7 +51,6 @@ struct CodecName {
 };
 void from_text(std::string_view text, CodecName& name);
 std::string to_text(const CodecName& name);
-inline constexpr const char* kCodecHelp =
-    "how numbers are made small: none, one_bit, int8, int4, int2, bf16, half, topk:SHARE";
+std::string codec_help();
 
 }  // namespace thinwire::compress

@@ -6,33 +6,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <exception>
 #include <mutex>
 
 #include "thinwire/comm/executor.h"
+#include "thinwire/kernels/threshold.h"
 
 namespace thinwire::compress {
 namespace {
 
-constexpr int64_t kBlock = 1024;
+using kernels::kBlock;
+using kernels::Range;
 
-// [begin, begin + size) of the vector.
-struct Range {
-  int64_t begin, size;
-};
 Range range(int64_t n, int64_t chunk, int64_t k) {
-  const int64_t begin = std::min(n, k * chunk);
-  return {begin, std::min(chunk, n - begin)};
+  const int64_t at = std::min(n, k * chunk);
+  return {at, std::min(chunk, n - at)};
 }
 
-ValidCounts part(ValidCounts valid, const Range& r) {
-  return valid.empty() ? valid : valid.subspan(r.begin / kBlock, (r.size + kBlock - 1) / kBlock);
-}
+at::Tensor part(const at::Tensor& x, const Range& r) { return x.narrow(0, r.at, r.numel); }
 
-std::span<uint8_t> message(const at::Tensor& bytes, int64_t k, int64_t stride, int64_t size) {
-  return {bytes.mutable_data_ptr<uint8_t>() + k * stride, static_cast<size_t>(size)};
+ValidCounts valid_part(const ValidCounts& valid, const Range& r) {
+  return valid.defined() ? valid.narrow(0, r.at / kBlock, kernels::blocks(r.numel)) : valid;
 }
 
 }  // namespace
@@ -51,9 +46,15 @@ void Errors::get(const State& state, const std::string& prefix) {
 
 struct CompressedAllReduce::Buffers {
   int64_t n = -1;
-  at::Tensor sent, received, answer, answers;  // messages; those of short chunks end in zeros
-  at::Tensor mean;                             // of the own chunk
-  std::vector<int32_t> valid;
+  at::Tensor sent, received, answer, answers;  // all messages; those of short chunks end in zeros
+  struct Chunk {
+    Range range;                          // of the vector
+    at::Tensor sent, received, answered;  // to its server; the own chunk from this rank; from its server
+  };
+  std::vector<Chunk> chunks;  // by rank
+  at::Tensor own_answer;
+  at::Tensor mean;  // of the own chunk
+  ValidCounts valid;
 };
 
 // What exchanges under way need; they may outlive the object that started them.
@@ -69,21 +70,22 @@ struct CompressedAllReduce::Core {
   std::exception_ptr broken;           // a vector could not be served: those after it cannot be matched any more
 
   int64_t chunk(int64_t n) const {  // elements of a whole chunk
-    const int64_t blocks = (n + kBlock - 1) / kBlock, m = group->size();
+    const int64_t blocks = kernels::blocks(n), m = group->size();
     return blocks > 1 ? (blocks + m - 1) / m * kBlock : n;
   }
 
   // A codec says about where; the numbers say exactly. values[0] is element `first` of the vector.
-  [[noreturn]] void throw_non_finite(const Where& place, std::span<const float> values, int64_t about, int64_t first) {
-    int64_t i = about;
-    while (i < std::ssize(values) - 1 && std::isfinite(values[i])) ++i;
+  [[noreturn]] void throw_non_finite(const Where& place, const at::Tensor& values, int64_t about, int64_t first) {
+    const int64_t n = values.numel(),
+                  found = kernels::first_reaching(values.narrow(0, about, n - about), kernels::kNotFinite),
+                  i = about + std::max<int64_t>(0, found);  // none: only the sum with its error is too large
     std::lock_guard lock(mutex);
     TORCH_CHECK(false, "[compress.", codec->name(), "] ",
-                place && !closed ? place(first + i) : fmt::format("element {}", first + i), " is ", values[i],
-                ": a number that is not finite cannot be sent");
+                place && !closed ? place(first + i) : fmt::format("element {}", first + i), " is ",
+                values[i].item<float>(), ": a number that is not finite cannot be sent");
   }
 
-  Buffers take_buffers(int64_t n) {
+  Buffers take_buffers(int64_t n, at::TensorOptions options) {
     {
       std::lock_guard lock(mutex);
       auto it = std::ranges::find(free, n, &Buffers::n);
@@ -93,14 +95,28 @@ struct CompressedAllReduce::Core {
         return buffers;
       }
     }
-    const int64_t m = group->size(), size = codec->bytes(chunk(n));
-    return {.n = n,
-            .sent = at::zeros({m * size}, at::kByte),
-            .received = at::empty({m * size}, at::kByte),
-            .answer = at::zeros({size}, at::kByte),
-            .answers = at::empty({m * size}, at::kByte),
-            .mean = at::empty({range(n, chunk(n), group->rank()).size}, at::kFloat),
-            .valid = {}};
+    const int64_t m = group->size(), stride = codec->bytes(chunk(n));
+    const Range own = range(n, chunk(n), group->rank());
+    const int64_t own_bytes = codec->bytes(own.numel);
+    const auto bytes = options.dtype(at::kByte);
+    Buffers b{.n = n,
+              .sent = at::zeros({m * stride}, bytes),
+              .received = at::empty({m * stride}, bytes),
+              .answer = at::zeros({stride}, bytes),
+              .answers = at::empty({m * stride}, bytes),
+              .chunks = {},
+              .own_answer = {},
+              .mean = at::empty({own.numel}, options),
+              .valid = {}};
+    b.own_answer = b.answer.narrow(0, 0, own_bytes);
+    for (int64_t k = 0; k < m; ++k) {
+      const Range r = range(n, chunk(n), k);
+      b.chunks.push_back({.range = r,
+                          .sent = b.sent.narrow(0, k * stride, codec->bytes(r.numel)),
+                          .received = b.received.narrow(0, k * stride, own_bytes),
+                          .answered = b.answers.narrow(0, k * stride, codec->bytes(r.numel))});
+    }
+    return b;
   }
 };
 
@@ -157,28 +173,19 @@ struct CompressedAllReduce::Flight final : comm::Task {
   void serve() {
     const Codec& codec = *core->codec;
     Buffers& b = buffers;
-    const int64_t m = core->group->size(), whole = core->chunk(b.n), stride = codec.bytes(whole);
-    const Range own = range(b.n, whole, core->group->rank());
-    const auto own_valid = part(b.valid, own);
-    auto* mean = b.mean.mutable_data_ptr<float>();
-    for (int64_t r = 0; r < m; ++r)
-      codec.decode(message(b.received, r, stride, codec.bytes(own.size)), mean, own.size, own_valid, /*add=*/r > 0);
-    b.mean.div_(static_cast<double>(m));
-    const int64_t wrong =
-        server_error.encode(mean, 0, own.size, own_valid, message(b.answer, 0, stride, codec.bytes(own.size)));
-    if (wrong >= 0) core->throw_non_finite(where, {mean, static_cast<size_t>(own.size)}, wrong, own.begin);
+    const Range own = b.chunks[core->group->rank()].range;
+    const auto own_valid = valid_part(b.valid, own);
+    for (const auto& chunk : b.chunks) codec.decode(chunk.received, b.mean, own_valid, /*add=*/&chunk != &b.chunks[0]);
+    b.mean.div_(static_cast<double>(b.chunks.size()));
+    const int64_t wrong = server_error.encode(b.mean, 0, b.own_answer, own_valid);
+    if (wrong >= 0) core->throw_non_finite(where, b.mean, wrong, own.at);
     gathered = core->answers->all_gather(b.answers, b.answer);
   }
 
   void collect() {
-    const Codec& codec = *core->codec;
-    const int64_t m = core->group->size(), whole = core->chunk(buffers.n), stride = codec.bytes(whole);
-    auto* out = x.mutable_data_ptr<float>();
-    for (int64_t k = 0; k < m; ++k) {
-      const Range r = range(buffers.n, whole, k);
-      codec.decode(message(buffers.answers, k, stride, codec.bytes(r.size)), out + r.begin, r.size,
-                   part(buffers.valid, r), /*add=*/false);
-    }
+    for (const auto& chunk : buffers.chunks)
+      core->codec->decode(chunk.answered, part(x, chunk.range), valid_part(buffers.valid, chunk.range));
+    buffers.valid.reset();
     std::lock_guard lock(core->mutex);
     core->free.push_back(std::move(buffers));
   }
@@ -201,39 +208,37 @@ int64_t CompressedAllReduce::bytes(int64_t n) const {
   return n > 0 ? 2 * (core_->group->size() - 1) * core_->codec->bytes(core_->chunk(n)) : 0;
 }
 
-Errors CompressedAllReduce::errors(int64_t n) const {
-  return {.worker = {core_->codec, n}, .server = {core_->codec, range(n, core_->chunk(n), core_->group->rank()).size}};
+Errors CompressedAllReduce::errors(int64_t n, at::TensorOptions options) const {
+  const Range own = range(n, core_->chunk(n), core_->group->rank());
+  return {.worker = {core_->codec, n, options}, .server = {core_->codec, own.numel, options}};
 }
 
 void CompressedAllReduce::fold(Errors& errors) const {
   const int64_t n = errors.worker.error.numel();
   const Range own = range(n, core_->chunk(n), core_->group->rank());
-  errors.worker.error.narrow(0, own.begin, own.size).add_(errors.server.error, core_->group->size());
+  part(errors.worker.error, own).add_(errors.server.error, core_->group->size());
   errors.server.reset();
 }
 
-comm::WorkPtr CompressedAllReduce::start(at::Tensor x, Errors& errors, ValidCounts valid, Where where) {
-  TORCH_CHECK(x.is_contiguous() && x.scalar_type() == at::kFloat && x.device().is_cpu(),
-              "[compress.all_reduce] wanted contiguous fp32 numbers on the CPU, got ", x.scalar_type());
+comm::WorkPtr CompressedAllReduce::start(at::Tensor x, Errors& errors, const ValidCounts& valid, Where where) {
+  TORCH_CHECK(x.dim() == 1 && x.is_contiguous() && x.scalar_type() == at::kFloat,
+              "[compress.all_reduce] wanted a contiguous row of fp32 numbers, got ", x.scalar_type(), " ", x.sizes());
   auto flight = std::make_shared<Flight>();
-  const Codec& codec = *core_->codec;
-  const int64_t n = x.numel(), m = core_->group->size(), whole = core_->chunk(n), stride = codec.bytes(whole);
-  if (m == 1 || n == 0) {
+  const int64_t n = x.numel();
+  if (core_->group->size() == 1 || n == 0) {
     flight->finish(nullptr);
     return flight;
   }
   TORCH_CHECK(errors.worker.error.numel() == n, "[compress.all_reduce] ", n, " numbers came with the errors of ",
               errors.worker.error.numel());
   flight->core = core_;
-  flight->buffers = core_->take_buffers(n);
-  flight->buffers.valid.assign(valid.begin(), valid.end());
+  flight->buffers = core_->take_buffers(n, x.options());
+  flight->buffers.valid = valid;
   flight->where = where ? where : core_->where;
-  const std::span values(x.const_data_ptr<float>(), static_cast<size_t>(n));
-  for (int64_t k = 0; k < m; ++k) {
-    const Range r = range(n, whole, k);
-    const int64_t wrong = errors.worker.encode(values.data() + r.begin, r.begin, r.size, part(valid, r),
-                                               message(flight->buffers.sent, k, stride, codec.bytes(r.size)));
-    if (wrong >= 0) core_->throw_non_finite(flight->where, values, r.begin + wrong, 0);
+  for (const auto& chunk : flight->buffers.chunks) {
+    const Range& r = chunk.range;
+    const int64_t wrong = errors.worker.encode(part(x, r), r.at, chunk.sent, valid_part(valid, r));
+    if (wrong >= 0) core_->throw_non_finite(flight->where, x, r.at + wrong, 0);
   }
   flight->x = std::move(x);
   flight->server_error = errors.server;

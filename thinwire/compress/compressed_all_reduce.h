@@ -38,14 +38,14 @@ class CompressedAllReduce {
   CompressedAllReduce(const CompressedAllReduce&) = delete;
 
   // For a vector of n numbers. Not collective.
-  Errors errors(int64_t n) const;
+  Errors errors(int64_t n, at::TensorOptions options = at::kFloat) const;
 
   // x = the mean of all x, as far as it gets through. Collective: all ranks, same order, same n. The encoding is done
-  // when it returns; the rest goes on in the background: x and errors.server must not be touched until wait().
+  // when it returns; the rest goes on in the background: x, valid and errors.server must not be touched until wait().
   // Throws c10::Error that names the place if a number is not finite (`where` for this vector, or the one of all).
   // Vectors are served in the order of these calls, and several may be under way: answers to one travel while the next
   // is served.
-  comm::WorkPtr start(at::Tensor x, Errors& errors, ValidCounts valid = {}, Where where = {});
+  comm::WorkPtr start(at::Tensor x, Errors& errors, const ValidCounts& valid = {}, Where where = {});
 
   // Moves what this rank lost as a server to what it lost as a worker, M times as much: the sum of what all ranks owe
   // stays, and the errors can be given to other vectors.

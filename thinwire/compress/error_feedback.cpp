@@ -5,12 +5,13 @@
 
 namespace thinwire::compress {
 
-ErrorFeedback::ErrorFeedback(CodecPtr codec, int64_t n) : error(at::zeros({n}, at::kFloat)), codec_(std::move(codec)) {}
+ErrorFeedback::ErrorFeedback(CodecPtr codec, int64_t n, at::TensorOptions options)
+    : error(at::zeros({n}, options)), codec_(std::move(codec)) {}
 
-int64_t ErrorFeedback::encode(const float* value, int64_t at, int64_t n, ValidCounts filled, std::span<uint8_t> out) {
-  TORCH_CHECK(at >= 0 && n >= 0 && at + n <= error.numel(), "[compress] there are errors of ", error.numel(),
-              " numbers, asked for [", at, ", ", at + n, ")");
-  return codec_->encode(value, error.mutable_data_ptr<float>() + at, n, filled, out);
+int64_t ErrorFeedback::encode(const at::Tensor& x, int64_t at, const at::Tensor& message, const ValidCounts& valid) {
+  TORCH_CHECK(at >= 0 && at + x.numel() <= error.numel(), "[compress] there are errors of ", error.numel(),
+              " numbers, asked for [", at, ", ", at + x.numel(), ")");
+  return codec_->encode(x, error.narrow(0, at, x.numel()), message, valid);
 }
 
 }  // namespace thinwire::compress

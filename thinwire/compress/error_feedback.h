@@ -10,10 +10,10 @@ namespace thinwire::compress {
 class ErrorFeedback {
  public:
   ErrorFeedback() = default;
-  ErrorFeedback(CodecPtr codec, int64_t n);
+  ErrorFeedback(CodecPtr codec, int64_t n, at::TensorOptions options = at::kFloat);
 
-  // Encodes value[0 .. n) with the errors of elements [at, at + n). Returns what Codec::encode returns.
-  int64_t encode(const float* value, int64_t at, int64_t n, ValidCounts filled, std::span<uint8_t> out);
+  // Encodes n numbers with the errors of elements [at, at + n). Returns what Codec::encode returns.
+  int64_t encode(const at::Tensor& x, int64_t at, const at::Tensor& message, const ValidCounts& valid = {});
   // Forgets: needed where the unit of what is sent changes.
   void reset() { error.zero_(); }
 

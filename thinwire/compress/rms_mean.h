@@ -8,17 +8,15 @@
 
 #include "thinwire/base/state.h"
 #include "thinwire/comm/group.h"
+#include "thinwire/kernels/range.h"
 
 namespace thinwire::compress {
 
-// A part of a flat vector; what lies between parts takes no part in anything.
-struct Interval {
-  int64_t at, numel;
-};
-
 class RmsMean {
  public:
-  RmsMean(comm::GroupPtr group, std::vector<Interval> stretches, bool carry_padding);
+  // Of the stretches of a flat vector; what lies between them takes no part in anything.
+  RmsMean(comm::GroupPtr group, std::vector<kernels::Range> stretches, bool carry_padding,
+          at::TensorOptions options = at::kFloat);
   // x = the mean of all x, as far as it gets through. Collective; returns when it is done.
   void mean_(at::Tensor x);
   void reset();  // errors
@@ -30,7 +28,7 @@ class RmsMean {
 
  private:
   const comm::GroupPtr group_;
-  const std::vector<Interval> stretches_;
+  const std::vector<kernels::Range> stretches_;
   const int64_t n_, chunk_;
   const bool carry_padding_;
   at::Tensor padded_, worker_error_, server_error_, mean_chunk_;  // M chunks, M chunks, one, one

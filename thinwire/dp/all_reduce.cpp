@@ -14,7 +14,7 @@ AllReduce::AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr 
 }
 
 void AllReduce::step(const optim::Update& update) {
-  TORCH_CHECK(update.grad.const_data_ptr() == grad_.const_data_ptr(),
+  TORCH_CHECK(update.grad.is_set_to(grad_),
               "[dp.all_reduce] step() must be given the gradient the strategy was made with");
   for (auto& work : gradient_.take()) wait(*work);
   const at::Tensor squares = gradient_.squares();

@@ -16,7 +16,7 @@ struct AllReduceOptions {
 template <class F>
 void fields(F&& f, AllReduceOptions& o) {
   f("bucket", o.bucket, any(), "least size of what is sent at once, like \"1MiB\"");
-  f("codec", o.codec, any(), compress::kCodecHelp);
+  f("codec", o.codec, any(), compress::codec_help());
 }
 
 class AllReduce final : public Strategy {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "thinwire/dp/steps_or_auto.h"
+#include "thinwire/kernels/host_span.h"
 
 namespace thinwire::dp {
 
@@ -23,7 +24,7 @@ FreezeWatch::FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_s
 
 bool FreezeWatch::due(int64_t t, std::span<const double> v_sums) {
   if (!freeze_.automatic) return t >= freeze_.step;
-  double* then = sums_.mutable_data_ptr<double>() + t % sums_.size(0) * sums_.size(1);
+  const auto then = kernels::host_span<double>(sums_).subspan(t % sums_.size(0) * sums_.size(1), sums_.size(1));
   double before = 0, now = 0, alike = 0, tensors = 0;
   for (size_t l = 0; l < v_sums.size(); ++l) {
     before += then[l], now += v_sums[l];

@@ -1,6 +1,6 @@
 #include "thinwire/dp/gradient_reducer.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -28,7 +28,6 @@ GradientReducer::GradientReducer(const optim::Layout& layout, comm::GroupPtr gro
     : group_(std::move(group)),
       grad_(std::move(grad)),
       layout_(layout),
-      valid_(optim::valid_counts(layout)),
       buckets_(make_buckets(layout, bucket_bytes, codec.text != "none")),
       compressed_(codec.text == "none" ? nullptr
                                        : std::make_unique<compress::CompressedAllReduce>(
@@ -39,9 +38,12 @@ GradientReducer::GradientReducer(const optim::Layout& layout, comm::GroupPtr gro
     auto holds = [&](const Bucket& b) { return b.begin <= piece.at && piece.at < b.end; };
     bucket_of_piece_.push_back(static_cast<int>(std::ranges::find_if(buckets_, holds) - buckets_.begin()));
   }
-  for (const Bucket& bucket : buckets_) {
-    missing_.push_back(bucket.pieces);
-    if (compressed_) errors_.push_back(compressed_->errors(bucket.end - bucket.begin));
+  const at::Tensor valid = optim::valid_counts(layout);
+  for (const auto& [begin, end, pieces] : buckets_) {
+    missing_.push_back(pieces);
+    if (!compressed_) continue;
+    errors_.push_back(compressed_->errors(end - begin, layout.options));
+    valid_.push_back(valid.narrow(0, begin / optim::kBlock, kernels::blocks(end - begin)));
   }
   ready_.resize(layout.pieces.size());
 }
@@ -64,13 +66,9 @@ void GradientReducer::launch_ready() {
     local_squares_ += kernels::sum_squares(part);
     for (const optim::Piece& piece : layout_.pieces)
       if (piece.duplicate && begin <= piece.at && piece.at < begin + n)
-        local_squares_ -= kernels::sum_squares(grad_.narrow(0, piece.at, piece.numel));
-    if (compressed_) {
-      const auto valid = std::span(valid_).subspan(begin / optim::kBlock, (n + optim::kBlock - 1) / optim::kBlock);
-      works_.push_back(compressed_->start(part, errors_[k], valid));
-    } else {
-      works_.push_back(group_->all_reduce_(part, comm::Reduce::mean));
-    }
+        local_squares_ -= kernels::sum_squares(grad_, piece.range());
+    works_.push_back(compressed_ ? compressed_->start(part, errors_[k], valid_[k])
+                                 : group_->all_reduce_(part, comm::Reduce::mean));
   }
 }
 
@@ -84,11 +82,7 @@ std::vector<comm::WorkPtr> GradientReducer::take() {
 }
 
 at::Tensor GradientReducer::squares() const {
-  const at::Tensor both = at::empty({2}, at::kDouble);
-  auto* values = both.mutable_data_ptr<double>();
-  values[0] = local_squares_;
-  values[1] = optim::sum_squares(layout_, grad_);
-  return both;
+  return at::tensor({local_squares_, optim::sum_squares(layout_, grad_)}, at::kDouble);
 }
 
 void GradientReducer::put(State& state, const std::string& prefix) const {

@@ -44,9 +44,9 @@ class GradientReducer {
   const comm::GroupPtr group_;
   const at::Tensor grad_;
   const optim::Layout layout_;
-  const std::vector<int32_t> valid_;  // of the flat gradient's blocks
   const std::vector<Bucket> buckets_;
-  std::vector<compress::Errors> errors_;                             // by bucket, with a codec
+  std::vector<compress::Errors> errors_;                             // by bucket, with a codec, like the next
+  std::vector<at::Tensor> valid_;                                    // how many numbers of its blocks count
   const std::unique_ptr<compress::CompressedAllReduce> compressed_;  // null without a codec
   std::vector<int> bucket_of_piece_;
 

@@ -9,6 +9,8 @@
 #include <cmath>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/dp/deepspeed.h"
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/reduce.h"
 
@@ -22,11 +24,24 @@ compress::CodecName warmup_codec(int64_t bits) {
   return {bits == 32 ? std::string("none") : "int" + std::to_string(bits)};
 }
 
-std::vector<compress::Interval> stretches(const optim::Layout& layout) {
-  std::vector<compress::Interval> all;
-  for (const auto& piece : layout.pieces) all.push_back({piece.at, piece.numel});
-  return all;
-}
+// One scale a block.
+class BlockMean final : public OneBitMean {
+ public:
+  BlockMean(comm::GroupPtr group, const optim::Layout& layout)
+      : valid_(optim::valid_counts(layout)),
+        compressed_(std::move(group), compress::make_codec("one_bit"),
+                    [layout](int64_t i) { return "the momentum of " + optim::place_in(layout, i); }),
+        errors_(compressed_.errors(layout.numel, layout.options)) {}
+  void exchange_(at::Tensor x, Meter& meter) override { meter.wait(*compressed_.start(x, errors_, valid_)); }
+  void forget() override { errors_.reset(); }
+  void put(State& state) const override { errors_.put(state, ""); }
+  void get(const State& state) override { errors_.get(state, ""); }
+
+ private:
+  const at::Tensor valid_;
+  compress::CompressedAllReduce compressed_;
+  compress::Errors errors_;
+};
 
 }  // namespace
 
@@ -43,28 +58,22 @@ OneBit::OneBit(const optim::Flat& weights, Groups groups, const OneBitOptions& o
     : Strategy(std::move(groups)),
       layout_(weights.layout()),
       optim_(optim),
-      deepspeed_(options.mode == "deepspeed"),
-      reach_(options.reach && !deepspeed_ && groups_.sync->size() > 1  // one replica's momentum is its own
+      habits_(options.mode == "deepspeed" ? deepspeed_habits() : Habits{}),
+      reach_(options.reach && habits_.reaches && groups_.sync->size() > 1  // one replica's momentum is its own
                  ? static_cast<float>(kernels::adam_reach(optim.betas[0], optim.betas[1]))
                  : kernels::kNoReach),
+      moments_(kernels::moments(optim.betas, optim.eps)),
       m_(at::zeros_like(weights.x)),
       v_(at::zeros_like(weights.x)),
       grad_(weights.grad),
-      valid_(optim::valid_counts(layout_)),
       gradient_(layout_, groups_.sync, weights.grad, kBucketBytes, warmup_codec(options.warmup_bits.count)),
       watch_(options.freeze, optim.betas[1], optim.warmup_steps, layout_.tensors),
       v_sums_(at::zeros({layout_.tensors}, at::kDouble)) {
   check_fields("strategy", options);
   check_fields("optim", optim);
   groups_.sync->broadcast_(weights.x, 0)->wait();
-  if (deepspeed_) {
-    rms_mean_ = std::make_unique<compress::RmsMean>(groups_.sync, stretches(layout_), carry_padding);
-  } else {
-    compressed_ = std::make_unique<compress::CompressedAllReduce>(
-        groups_.sync, compress::make_codec("one_bit"),
-        [layout = layout_](int64_t i) { return "the momentum of " + optim::place_in(layout, i); });
-    errors_ = compressed_->errors(layout_.numel);
-  }
+  mean_ = options.mode == "deepspeed" ? deepspeed_mean(groups_.sync, layout_, carry_padding)
+                                      : std::make_unique<BlockMean>(groups_.sync, layout_);
 }
 
 void OneBit::grad_ready(int piece) {
@@ -72,8 +81,7 @@ void OneBit::grad_ready(int piece) {
 }
 
 void OneBit::step(const optim::Update& u) {
-  TORCH_CHECK(u.grad.const_data_ptr() == grad_.const_data_ptr(),
-              "[dp.one_bit] step() must be given the gradient the strategy was made with");
+  TORCH_CHECK(u.grad.is_set_to(grad_), "[dp.one_bit] step() must be given the gradient the strategy was made with");
   const int64_t t = ++steps_;
   norms_ = {};
   if (wants_gradient_mean(t)) {
@@ -86,7 +94,7 @@ void OneBit::step(const optim::Update& u) {
       share_weight_ = kSmooth * share_weight_ + 1;
     }
   }
-  if (u.skip || (deepspeed_ && t == 1)) return optim::keep(u);
+  if (u.skip || (habits_.drops_first_gradient && t == 1)) return optim::keep(u);
   if (frozen()) {
     if (!std::isinf(optim_.clip)) clip(u.grad, estimated_norm(u.grad));
     compressed(u);
@@ -95,12 +103,11 @@ void OneBit::step(const optim::Update& u) {
   if (norms_) clip(u.grad, std::sqrt(norms_->mean));
   warm_up(u);
   if (watch_.automatic()) {
-    auto* sums = v_sums_.zero_().mutable_data_ptr<double>();
-    for (const auto& piece : layout_.pieces)
-      sums[piece.tensor] += kernels::sum_magnitudes(v_.narrow(0, piece.at, piece.numel));
+    const auto sums = kernels::host_span<double>(v_sums_.zero_());
+    for (const auto& piece : layout_.pieces) sums[piece.tensor] += kernels::sum_magnitudes(v_, piece.range());
     if (groups_.over_shards) groups_.over_shards(v_sums_, optim::Over::sum);
   }
-  if (!watch_.due(t, {v_sums_.const_data_ptr<double>(), static_cast<size_t>(v_sums_.numel())})) return;
+  if (!watch_.due(t, kernels::host_span<const double>(v_sums_))) return;
   frozen_at_ = t;
   freeze(u);
 }
@@ -128,35 +135,14 @@ double OneBit::estimated_norm(const at::Tensor& grad) {
   return std::sqrt(squares);
 }
 
-void OneBit::compressed_mean_(at::Tensor x) {
-  if (deepspeed_)
-    rms_mean_->mean_(x);
-  else
-    wait(*compressed_->start(x, errors_, valid_));
-}
-
-void OneBit::forget_errors() {
-  if (deepspeed_)
-    rms_mean_->reset();
-  else
-    errors_.reset();
-}
-
-double OneBit::bias_correction1(int64_t t) const {
-  return optim_.bias_correction ? 1 - std::pow(optim_.betas[0], static_cast<double>(t)) : 1;
-}
-
-double OneBit::bias_correction2(int64_t t) const {
-  const int64_t last = frozen() ? frozen_at_ : t;
-  return optim_.bias_correction ? 1 - std::pow(optim_.betas[1], static_cast<double>(last)) : 1;
+optim::Corrections OneBit::corrections(int64_t t) const {
+  const optim::AdamwOptions adamw{.betas = optim_.betas, .bias_correction = optim_.bias_correction};
+  return {optim::corrections(adamw, t).first, optim::corrections(adamw, frozen() ? frozen_at_ : t).second};
 }
 
 State OneBit::state() {
   State state{{"m", {m_, Scope::all_equal}}, {"v", {v_, Scope::all_equal}}};
-  if (deepspeed_)
-    rms_mean_->put(state, "");
-  else
-    errors_.put(state, "");
+  mean_->put(state);
   gradient_.put(state, "warmup.");
   watch_.put(state, "");
   put(state, "steps", steps_, Scope::all_equal);
@@ -169,10 +155,7 @@ State OneBit::state() {
 void OneBit::load(const State& state) {
   get(state, "m", m_);
   get(state, "v", v_);
-  if (deepspeed_)
-    rms_mean_->get(state, "");
-  else
-    errors_.get(state, "");
+  mean_->get(state);
   gradient_.get(state, "warmup.");
   watch_.get(state, "");
   steps_ = get_int(state, "steps");

@@ -9,17 +9,16 @@
 // times the share that their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same
 // factor.
 //
-// mode = "deepspeed" repeats the habits of DeepSpeed 0.19.6, for comparing trajectories with it: one scale a buffer,
-// padding in scales, no masks, and a first step that drops its gradient.
+// mode = "deepspeed" has the habits of deepspeed.h instead.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "thinwire/compress/rms_mean.h"
 #include "thinwire/dp/freeze.h"
 #include "thinwire/dp/gradient_reducer.h"
+#include "thinwire/optim/adamw.h"
 #include "thinwire/optim/catalog.h"
 #include "thinwire/optim/flat.h"
 
@@ -47,6 +46,26 @@ void fields(F&& f, OneBitOptions& o) {
   f("mode", o.mode, one_of({"block", "deepspeed"}), "one scale a block of 1024; or DeepSpeed 0.19.6's habits");
 }
 
+// What a mode decides; the defaults are ours.
+struct Habits {
+  bool masks = true;                  // what arrives where v is 0 is 0
+  bool reaches = true;                // what arrives is clamped, where the options say so
+  bool drops_first_gradient = false;  // the first step leaves the weights as they are
+  bool counts_unit_trust = true;      // 1-bit LAMB: a trust ratio of exactly 1 is smoothed like any other
+  bool weighs_trust = true;           // 1-bit LAMB: the smoothed trust ratio is divided by its weights
+};
+
+// The mean of a flat vector over the replicas, one bit per number, and what it must remember of what it lost.
+class OneBitMean {
+ public:
+  virtual ~OneBitMean() = default;
+  virtual void exchange_(at::Tensor x, Meter& meter) = 0;  // waited for. Collective
+  virtual void forget() = 0;                               // what was lost
+  virtual void put(State& state) const = 0;
+  virtual void get(const State& state) = 0;
+};
+using OneBitMeanPtr = std::unique_ptr<OneBitMean>;
+
 class OneBit : public Strategy {
  public:
   void grad_ready(int piece) final;
@@ -60,7 +79,7 @@ class OneBit : public Strategy {
   bool frozen() const { return frozen_at_ > 0; }
 
  protected:
-  // `carry_padding`: a habit of "deepspeed" mode (thinwire/compress/rms_mean.h).
+  // `carry_padding`: a habit of "deepspeed" mode (deepspeed.h).
   OneBit(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const optim::OptimOptions& optim,
          bool carry_padding);
 
@@ -75,26 +94,25 @@ class OneBit : public Strategy {
 
   void clip(const at::Tensor& grad, double norm) const;
   double whole_squares(const at::Tensor& grad);  // of the whole replica
-  void compressed_mean_(at::Tensor x);           // one exchange of the flat x, waited for
-  void forget_errors();
-  double bias_correction1(int64_t t) const;  // 1 - beta1^t, or 1
-  double bias_correction2(int64_t t) const;  // 1 - beta2^t, or 1; constant from the freeze on
+  void compressed_mean_(at::Tensor x) { mean_->exchange_(std::move(x), *groups_.meter); }
+  void forget_errors() { mean_->forget(); }
+  // 1 - beta^t of both moments, or 1; the second is constant from the freeze on.
+  optim::Corrections corrections(int64_t t) const;
+  double weight_decay(int group) const { return layout_.groups[group].weight_decay * optim_.weight_decay; }
 
   const optim::Layout layout_;
   const optim::OptimOptions optim_;
-  const bool deepspeed_;
+  const Habits habits_;
   const float reach_;  // kernels::kNoReach where it is off
-  at::Tensor m_, v_;   // flat, equal on all replicas wherever they were just exchanged
+  const kernels::Moments moments_;
+  at::Tensor m_, v_;  // flat, equal on all replicas wherever they were just exchanged
 
  private:
   double estimated_norm(const at::Tensor& grad);
 
   const at::Tensor grad_;
-  const std::vector<int32_t> valid_;
   GradientReducer gradient_;
-  compress::Errors errors_;
-  std::unique_ptr<compress::CompressedAllReduce> compressed_;
-  std::unique_ptr<compress::RmsMean> rms_mean_;  // deepspeed mode, instead
+  OneBitMeanPtr mean_;
   FreezeWatch watch_;
   at::Tensor v_sums_;  // ||v||_1 by tensor
   int64_t steps_ = 0, frozen_at_ = 0;

@@ -19,7 +19,7 @@ class OneBitAdam final : public OneBit {
  private:
   void warm_up(const optim::Update& u) override;
   void compressed(const optim::Update& u) override;
-  kernels::AdamwStep adamw_step(const optim::Update& u, int group) const;
+  kernels::AdamwStep step_of(const optim::Update& u, int group) const;
 
   const std::vector<optim::Span> spans_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/optim/lamb.h"
 
@@ -16,8 +17,7 @@ namespace {
 constexpr double kSmoothTrust = 0.9;  // beta of cbar
 constexpr double kChange = 0.1;       // of r, at most, in a step
 
-double* numbers(const at::Tensor& t) { return t.mutable_data_ptr<double>(); }
-float* at_piece(const at::Tensor& t, const optim::Piece& piece) { return t.mutable_data_ptr<float>() + piece.at; }
+std::span<double> numbers(const at::Tensor& t) { return kernels::host_span<double>(t); }
 
 }  // namespace
 
@@ -36,48 +36,39 @@ OneBitLamb::OneBitLamb(const optim::Flat& weights, Groups groups, const OneBitOp
 }
 
 kernels::LambStep OneBitLamb::lamb_step(const optim::Piece& piece) const {
-  const auto [b1, b2] = optim_.betas;
-  return {.beta1 = static_cast<float>(b1),
-          .one_minus_beta1 = static_cast<float>(1 - b1),
-          .beta2 = static_cast<float>(b2),
-          .one_minus_beta2 = static_cast<float>(1 - b2),
-          .eps = static_cast<float>(optim_.eps),
-          .weight_decay = static_cast<float>(layout_.groups[piece.group].weight_decay * optim_.weight_decay)};
+  return {.moments = moments_, .weight_decay = static_cast<float>(weight_decay(piece.group))};
 }
 
 double OneBitLamb::rate(const optim::Update& u, int group) const {
-  return u.lr[group] * std::sqrt(bias_correction2(u.t)) / bias_correction1(u.t);
+  const auto c = corrections(u.t);
+  return u.lr[group] * std::sqrt(c.second) / c.first;
 }
 
 void OneBitLamb::warm_up(const optim::Update& u) {
-  double* norms = numbers(norms_.zero_());
+  const auto norms = numbers(norms_.zero_()), trust = numbers(trust_), cbar = numbers(cbar_), weight = numbers(weight_);
   for (const auto& piece : layout_.pieces) {
-    const auto own = kernels::lamb_moments(at_piece(u.x, piece), at_piece(u.grad, piece), at_piece(m_, piece),
-                                           at_piece(v_, piece), piece.numel, lamb_step(piece));
+    const auto own = kernels::lamb_moments(u.x, u.grad, m_, v_, piece.range(), lamb_step(piece));
     norms[2 * piece.tensor] += own.x;
     norms[2 * piece.tensor + 1] += own.u;
   }
   if (groups_.over_shards) groups_.over_shards(norms_, optim::Over::sum);
   for (int64_t l = 0; l < layout_.tensors; ++l) {
     const double c = optim::trust_ratio(norms[2 * l], norms[2 * l + 1], optim_.trust);
-    numbers(trust_)[l] = c;
-    if (deepspeed_ && c == 1) continue;
-    numbers(cbar_)[l] = kSmoothTrust * numbers(cbar_)[l] + (1 - kSmoothTrust) * c;
-    numbers(weight_)[l] = kSmoothTrust * numbers(weight_)[l] + (1 - kSmoothTrust);
+    trust[l] = c;
+    if (c == 1 && !habits_.counts_unit_trust) continue;
+    cbar[l] = kSmoothTrust * cbar[l] + (1 - kSmoothTrust) * c;
+    weight[l] = kSmoothTrust * weight[l] + (1 - kSmoothTrust);
   }
-  for (const auto& piece : layout_.pieces) {
-    const auto step = lamb_step(piece);
-    kernels::lamb_apply(at_piece(u.next, piece), at_piece(u.x, piece), at_piece(m_, piece), at_piece(v_, piece),
-                        piece.numel, static_cast<float>(rate(u, piece.group) * numbers(trust_)[piece.tensor]), step.eps,
-                        step.weight_decay);
-  }
+  for (const auto& piece : layout_.pieces)
+    kernels::lamb_apply(u.next, u.x, m_, v_, piece.range(),
+                        static_cast<float>(rate(u, piece.group) * trust[piece.tensor]), lamb_step(piece));
 }
 
 void OneBitLamb::freeze(const optim::Update&) {
   fresh_.copy_(v_);
-  double* sums = numbers(norms_.zero_());  // of squares, and how many
+  const auto sums = numbers(norms_.zero_());  // of squares, and how many
   for (const auto& piece : layout_.pieces) {
-    sums[2 * piece.tensor] += kernels::sum_squares(m_.narrow(0, piece.at, piece.numel));
+    sums[2 * piece.tensor] += kernels::sum_squares(m_, piece.range());
     sums[2 * piece.tensor + 1] += static_cast<double>(piece.numel);
   }
   if (groups_.over_shards) groups_.over_shards(norms_, optim::Over::sum);
@@ -88,7 +79,8 @@ void OneBitLamb::freeze(const optim::Update&) {
     sum += rms.back();
   }
   const double mean = sum / static_cast<double>(rms.size());
-  for (size_t l = 0; l < rms.size(); ++l) numbers(s_)[l] = rms[l] > 0 ? mean / rms[l] : 1;
+  const auto s = numbers(s_);
+  for (size_t l = 0; l < rms.size(); ++l) s[l] = rms[l] > 0 ? mean / rms[l] : 1;
 }
 
 double OneBitLamb::damped_ratio(const kernels::FrozenNorms& norms, double weight_decay, double before,
@@ -103,18 +95,15 @@ double OneBitLamb::damped_ratio(const kernels::FrozenNorms& norms, double weight
 }
 
 void OneBitLamb::compressed(const optim::Update& u) {
-  auto scale = [&](const optim::Piece& piece) { return static_cast<float>(numbers(s_)[piece.tensor]); };
-  for (const auto& piece : layout_.pieces) {
-    const auto step = lamb_step(piece);
-    kernels::scaled_momentum(at_piece(m_, piece), at_piece(last_, piece), at_piece(u.grad, piece), piece.numel,
-                             step.beta1, step.one_minus_beta1, scale(piece));
-  }
+  const auto s = numbers(s_);
+  auto scale = [&](const optim::Piece& piece) { return static_cast<float>(s[piece.tensor]); };
+  for (const auto& piece : layout_.pieces)
+    kernels::scaled_momentum(m_, last_, u.grad, piece.range(), moments_, scale(piece));
   compressed_mean_(m_);
-  double *norms = numbers(norms_.zero_()), *largest = numbers(largest_.zero_());
+  const auto norms = numbers(norms_.zero_()), largest = numbers(largest_.zero_());
   for (const auto& piece : layout_.pieces) {
-    const auto own =
-        kernels::lamb_renew(at_piece(u.x, piece), at_piece(m_, piece), at_piece(last_, piece), at_piece(v_, piece),
-                            at_piece(fresh_, piece), piece.numel, scale(piece), !deepspeed_, reach_, lamb_step(piece));
+    const auto own = kernels::lamb_renew(u.x, m_, last_, v_, fresh_, piece.range(), scale(piece), habits_.masks, reach_,
+                                         lamb_step(piece));
     norms[2 * piece.tensor] += own.adam;
     norms[2 * piece.tensor + 1] += own.u;
     largest[piece.tensor] = std::max<double>(largest[piece.tensor], own.ratio);
@@ -123,17 +112,18 @@ void OneBitLamb::compressed(const optim::Update& u) {
     groups_.over_shards(norms_, optim::Over::sum);
     groups_.over_shards(largest_, optim::Over::max);
   }
+  const auto ratio = numbers(ratio_), trust = numbers(trust_), cbar = numbers(cbar_), weight = numbers(weight_);
   for (const auto& piece : layout_.pieces) {
     const int64_t l = piece.tensor;
     const auto step = lamb_step(piece);
     const kernels::FrozenNorms whole{norms[2 * l], norms[2 * l + 1], static_cast<float>(largest[l])};
-    const double r = damped_ratio(whole, step.weight_decay, numbers(ratio_)[l], factor_);
-    const double cbar = deepspeed_ ? numbers(cbar_)[l] : numbers(cbar_)[l] / numbers(weight_)[l];
-    kernels::lamb_apply(at_piece(u.next, piece), at_piece(u.x, piece), at_piece(m_, piece), at_piece(v_, piece),
-                        piece.numel, static_cast<float>(rate(u, piece.group) * cbar * r), step.eps, step.weight_decay);
-    numbers(trust_)[l] = r;
+    const double r = damped_ratio(whole, step.weight_decay, ratio[l], factor_);
+    const double smooth = habits_.weighs_trust ? cbar[l] / weight[l] : cbar[l];
+    kernels::lamb_apply(u.next, u.x, m_, v_, piece.range(), static_cast<float>(rate(u, piece.group) * smooth * r),
+                        step);
+    trust[l] = r;
   }
-  for (const auto& piece : layout_.pieces) numbers(ratio_)[piece.tensor] = numbers(trust_)[piece.tensor];
+  for (const auto& piece : layout_.pieces) ratio[piece.tensor] = trust[piece.tensor];
 }
 
 State OneBitLamb::state() {

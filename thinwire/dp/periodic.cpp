@@ -53,7 +53,7 @@ Periodic::Periodic(const optim::Layout& layout, Groups groups, optim::RulePtr ru
   compressed_ = std::make_unique<compress::CompressedAllReduce>(
       groups_.sync, compress::make_codec(options_.codec.text),
       [layout](int64_t i) { return "the progress of " + optim::place_in(layout, i); });
-  errors_ = compressed_->errors(layout.numel);
+  errors_ = compressed_->errors(layout.numel, layout.options);
 }
 
 comm::WorkPtr Periodic::launch() {
@@ -112,22 +112,21 @@ void Periodic::move(at::Tensor x, bool apply, bool launch, bool sync) {
   step.rate = static_cast<float>(options_.outer_lr);
   step.beta = static_cast<float>(options_.momentum);
   step.keep = static_cast<float>(keep_);
-  auto at = [](const at::Tensor& t, int64_t i) { return t.defined() ? t.mutable_data_ptr<float>() + i : nullptr; };
+  const kernels::OuterBuffers buffers{x, z_, v_, flight_, start_};
   double squares = 0;
-  auto pass = [&](int64_t begin, int64_t numel, int group) {
+  auto pass = [&](kernels::Range range, int group) {
     const double gamma = gamma_[group], before = gamma_prev_[group];
     const double ratio = options_.lr_normalised && before > 0 ? gamma / before : 1;
     step.decay = static_cast<float>(options_.momentum * ratio);
     if (!std::isinf(options_.clip))
       step.bound = static_cast<float>(options_.clip * static_cast<double>(options_.period) * gamma);
-    squares += kernels::outer_update(
-        {at(x, begin), at(z_, begin), at(v_, begin), at(flight_, begin), at(start_, begin)}, numel, step);
+    squares += kernels::outer_update(buffers, range, step);
   };
   if (std::ranges::count(gamma_, gamma_[0]) == std::ssize(gamma_) &&
       std::ranges::count(gamma_prev_, gamma_prev_[0]) == std::ssize(gamma_prev_)) {
-    pass(0, layout_.numel, 0);  // equal learning rates: one pass over everything; padding stays zero
+    pass(kernels::whole(x), 0);  // equal learning rates: one pass over everything; padding stays zero
   } else {
-    for (const auto& span : optim::spans(layout_)) pass(span.at, span.numel, span.group);
+    for (const auto& span : optim::spans(layout_)) pass(span.range(), span.group);
   }
   if (!launch && start_.defined()) start_.copy_(z_);
   if (!apply) return;

@@ -80,7 +80,7 @@ void fields(F&& f, PeriodicOptions& o) {
   } else {
     o.keep = {}, o.sync_rounds = 1;
   }
-  f("codec", o.codec, any(), compress::kCodecHelp);
+  f("codec", o.codec, any(), compress::codec_help());
 }
 
 class Periodic final : public Strategy {
@@ -109,7 +109,7 @@ class Periodic final : public Strategy {
   const double keep_;          // w
   const bool single_replica_;  // one replica that would average with itself: nothing to do
 
-  const std::vector<int32_t> valid_;
+  const at::Tensor valid_;   // of the flat weights' blocks
   compress::Errors errors_;  // with a codec, like the next
   std::unique_ptr<compress::CompressedAllReduce> compressed_;
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <numbers>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/kernels/host_span.h"
 
 namespace thinwire::dp {
 namespace {
@@ -23,8 +25,6 @@ kernels::Merge merge_of(const std::string& name) {
                                                                {"anchor", kernels::Merge::anchor}};
   return merges.at(name);
 }
-
-float* data(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<float>() : nullptr; }
 
 int64_t numel_of(kernels::Parts parts) { return parts.empty() ? 0 : parts.back().packed + parts.back().numel; }
 
@@ -47,8 +47,7 @@ void check(const SlicesOptions& o) {
         o.every, o.slices.least(), cycle, o.delay.steps);
   if (o.redraw && o.merge == "anchor")
     throw BadInput("strategy.merge = \"anchor\" needs strategy.redraw = false: an anchor's slices come again");
-  static const std::vector<std::string> weights = {"none", "bf16", "half", "int8"};
-  if (o.merge != "anchor" && std::ranges::find(weights, o.codec.text) == weights.end())
+  if (o.merge != "anchor" && !compress::carries_weights(o.codec.text))
     throw BadInput(
         "strategy.codec = \"{}\" needs strategy.merge = \"anchor\": with \"{}\" the weights themselves "
         "travel, and so few bits cannot say them (int8, bf16 and half can)",
@@ -83,7 +82,6 @@ Slices::Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, 
       slicing_{.seed = static_cast<uint64_t>(options.seed), .numel = layout.numel, .block = options.block},
       single_replica_(groups_.sync->size() == 1 &&
                       (merge_ != kernels::Merge::anchor || (options.momentum == 0 && options.outer_lr == 1))),
-      valid_(optim::valid_counts(layout)),
       count_(options.slices.at(0, planned_steps)) {
   check(options, layout.numel, planned_steps);
   if (options_.delay.automatic)
@@ -99,17 +97,23 @@ Slices::Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, 
   if (options_.codec.text == "none") return;
   compressed_ =
       std::make_unique<compress::CompressedAllReduce>(groups_.sync, compress::make_codec(options_.codec.text));
-  errors_ = fresh_errors(count_);
+  renew_errors(count_);
 }
 
-std::vector<compress::Errors> Slices::fresh_errors(int64_t count) const {
-  std::vector<compress::Errors> errors;
+void Slices::renew_errors(int64_t count) {
+  errors_.clear(), valid_.clear();
+  const at::Tensor counts = optim::valid_counts(layout_).cpu();
+  const auto valid = kernels::host_span<const int32_t>(counts);
   std::vector<kernels::Part> parts;
   for (int64_t s = 0; s < count; ++s) {
     slicing_.cut(count, s, 0, parts);
-    errors.push_back(compressed_->errors(numel_of(parts)));
+    errors_.push_back(compressed_->errors(numel_of(parts), layout_.options));
+    std::vector<int32_t> own;
+    for (const auto& part : parts)
+      own.insert(own.end(), valid.begin() + part.at / optim::kBlock,
+                 valid.begin() + (part.at + part.numel) / optim::kBlock);
+    valid_.push_back(at::tensor(own, layout_.options.dtype(at::kInt)));
   }
-  return errors;
 }
 
 void Slices::step(const optim::Update& u) {
@@ -132,16 +136,11 @@ void Slices::cut(Flight& f, int64_t launch) {
   f.numel = numel_of(f.parts);
   if (!f.y_room.defined() || f.y_room.numel() < f.numel) {
     const int64_t room = (slicing_.blocks() + count_ - 1) / count_ * options_.block;
-    f.y_room = at::empty({room}, at::kFloat);
-    f.message_room = at::empty({room}, at::kFloat);
+    f.y_room = at::empty({room}, layout_.options);
+    f.message_room = at::empty({room}, layout_.options);
   }
   f.y = f.y_room.narrow(0, 0, f.numel);
   f.message = f.message_room.narrow(0, 0, f.numel);
-  if (!compressed_) return;
-  f.valid.clear();
-  for (const auto& part : f.parts)
-    f.valid.insert(f.valid.end(), valid_.begin() + part.at / optim::kBlock,
-                   valid_.begin() + (part.at + part.numel) / optim::kBlock);
 }
 
 void Slices::launch(const at::Tensor& x) {
@@ -156,11 +155,12 @@ void Slices::launch(const at::Tensor& x) {
     free_.pop_back();
   }
   cut(f, steps_ / options_.every);
-  kernels::slice_take(f.parts, data(x), data(z_), data(f.y), data(f.message));
+  kernels::slice_take(f.parts, x, z_, f.y, f.message);
   in_flight_.push_back(std::move(f));
   Flight& flying = in_flight_.back();  // a deque: it stays where it is
+  const auto slice = static_cast<size_t>((flying.launch - 1) % count_);
   if (compressed_)
-    flying.work = compressed_->start(flying.message, errors_[(flying.launch - 1) % count_], flying.valid,
+    flying.work = compressed_->start(flying.message, errors_[slice], valid_[slice],
                                      [this, &flying](int64_t i) { return place_in(flying, i); });
   else
     flying.work = groups_.sync->all_reduce_(flying.message, comm::Reduce::mean);
@@ -177,35 +177,30 @@ void Slices::land(const at::Tensor& x) {
   in_flight_.pop_front();
   f.work = nullptr;
   if (merged_.defined()) {
-    auto* merged = merged_.mutable_data_ptr<uint8_t>();
+    const auto merged = kernels::host_span<uint8_t>(merged_);
     for (auto& part : f.parts) part.fresh = !std::exchange(merged[part.at / options_.block], 1);
   }
   at::Tensor now, written;
   const bool measured = groups_.probe && groups_.probe->watching() && options_.delay.steps > 0;
   if (measured) {
     now = at::empty_like(f.y), written = at::empty_like(f.y);
-    kernels::slice_gather(f.parts, data(x), data(now));
+    kernels::slice_gather(f.parts, x, now);
   }
   const bool carries = options_.redraw && !in_flight_.empty();
   if (carries && (!jump_.defined() || jump_.numel() < f.numel)) jump_ = at::empty_like(f.y_room);
   const double mu = options_.mu(f.launch, planned_steps_ / options_.every);
-  kernels::slice_merge(f.parts,
-                       {.x = data(x),
-                        .answer = data(f.message),
-                        .y = data(f.y),
-                        .e = data(e_),
-                        .z = data(z_),
-                        .m = data(m_),
-                        .jump = carries ? data(jump_) : nullptr},
-                       {.merge = merge_,
-                        .mu = static_cast<float>(mu),
-                        .one_minus_mu = static_cast<float>(1 - mu),
-                        .alpha = static_cast<float>(options_.outer_lr),
-                        .beta = static_cast<float>(options_.momentum)});
+  kernels::slice_merge(
+      f.parts,
+      {.x = x, .answer = f.message, .y = f.y, .e = e_, .z = z_, .m = m_, .jump = carries ? jump_ : at::Tensor()},
+      {.merge = merge_,
+       .mu = static_cast<float>(mu),
+       .one_minus_mu = static_cast<float>(1 - mu),
+       .alpha = static_cast<float>(options_.outer_lr),
+       .beta = static_cast<float>(options_.momentum)});
   if (carries)
-    for (Flight& later : in_flight_) kernels::slice_carry(f.parts, data(jump_), later.parts, data(later.y));
+    for (Flight& later : in_flight_) kernels::slice_carry(f.parts, jump_, later.parts, later.y);
   if (measured) {
-    kernels::slice_gather(f.parts, data(x), data(written));
+    kernels::slice_gather(f.parts, x, written);
     groups_.probe->landed(sample(f.y), sample(now), sample(written));
   }
   free_.push_back(std::move(f));
@@ -213,17 +208,17 @@ void Slices::land(const at::Tensor& x) {
 
 void Slices::recut(int64_t count) {
   if (compressed_) {
-    const at::Tensor lost = at::zeros({layout_.numel}, at::kFloat);
+    const at::Tensor lost = at::zeros({layout_.numel}, layout_.options);
     std::vector<kernels::Part> parts;
     for (int64_t s = 0; s < count_; ++s) {
       slicing_.cut(count_, s, 0, parts);
       compressed_->fold(errors_[s]);
-      kernels::slice_scatter(parts, data(errors_[s].worker.error), data(lost));
+      kernels::slice_scatter(parts, errors_[s].worker.error, lost);
     }
-    errors_ = fresh_errors(count);
+    renew_errors(count);
     for (int64_t s = 0; s < count; ++s) {
       slicing_.cut(count, s, 0, parts);
-      kernels::slice_gather(parts, data(lost), data(errors_[s].worker.error));
+      kernels::slice_gather(parts, lost, errors_[s].worker.error);
     }
   }
   free_.clear();
@@ -298,7 +293,7 @@ void Slices::load(const State& state) {
     get(state, prefix + "answer", f.message);
   }
   if (!compressed_) return;
-  errors_ = fresh_errors(count_);
+  renew_errors(count_);
   for (size_t s = 0; s < errors_.size(); ++s) errors_[s].get(state, fmt::format("slice.{}.", s));
 }
 

@@ -83,7 +83,7 @@ void fields(F&& f, SlicesOptions& o) {
   }
   f("block", o.block, at_least(1024), "numbers that stay together, a multiple of 1024");
   f("seed", o.seed, at_least(0), "of which blocks make a slice");
-  f("codec", o.codec, any(), compress::kCodecHelp);
+  f("codec", o.codec, any(), compress::codec_help());
   check(o);
 }
 
@@ -107,7 +107,6 @@ class Slices final : public Strategy {
     int64_t numel = 0;
     at::Tensor y_room, message_room;  // as large as the largest slice
     at::Tensor y, message;            // the slice's part of them; the message becomes the answer
-    std::vector<int32_t> valid;
     comm::WorkPtr work;
   };
 
@@ -115,7 +114,7 @@ class Slices final : public Strategy {
   void land(const at::Tensor& x);            // the oldest flight
   void cut(Flight& flight, int64_t launch);  // parts, and room for them
   void recut(int64_t count);                 // nothing is under way
-  std::vector<compress::Errors> fresh_errors(int64_t count) const;
+  void renew_errors(int64_t count);          // and what counts, of so many slices
   std::string place_in(const Flight& flight, int64_t i) const;
 
   const optim::Layout layout_;
@@ -125,8 +124,8 @@ class Slices final : public Strategy {
   const int64_t planned_steps_;
   const Slicing slicing_;
   const bool single_replica_;
-  const std::vector<int32_t> valid_;      // of the flat weights' blocks
-  std::vector<compress::Errors> errors_;  // by slice, with a codec
+  std::vector<compress::Errors> errors_;  // by slice, with a codec, like the next
+  std::vector<at::Tensor> valid_;         // how many numbers of a slice's blocks count
 
   at::Tensor z_, m_, e_, jump_;  // where the rule has them
   at::Tensor merged_;            // ema: which blocks have been merged before, one byte each

@@ -1,9 +1,10 @@
 #include "thinwire/dp/staleness_probe.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <cmath>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reduce.h"
 
 namespace thinwire::dp {
@@ -19,11 +20,11 @@ std::optional<double> StalenessProbe::error() {
   landing_.reset();
   for (const at::Tensor& t : {means.then, means.now, means.written})
     group_->all_reduce_(t, comm::Reduce::mean, comm::TrafficKind::control)->wait();
-  const at::Tensor sums = at::empty({2}, at::kDouble);
-  auto* values = sums.mutable_data_ptr<double>();
-  values[0] = kernels::sum_squared_differences(means.now, means.written);
-  values[1] = kernels::sum_squared_differences(means.now, means.then);
+  const at::Tensor sums = at::tensor({kernels::sum_squared_differences(means.now, means.written),
+                                      kernels::sum_squared_differences(means.now, means.then)},
+                                     at::kDouble);
   if (over_shards_) over_shards_(sums, optim::Over::sum);
+  const auto values = kernels::host_span<const double>(sums);
   return values[1] == 0 ? 0 : std::sqrt(values[0] / values[1]);
 }
 

@@ -12,8 +12,6 @@
 namespace thinwire::dp {
 namespace {
 
-float* at(const at::Tensor& t, int64_t i) { return t.mutable_data_ptr<float>() + i; }
-
 // By the published rule the step after `freeze` still belongs to warm-up.
 OneBitOptions with_one_more(OneBitOptions options) {
   if (!options.freeze.automatic) ++options.freeze.step;
@@ -34,29 +32,18 @@ ZeroOneAdam::ZeroOneAdam(const optim::Flat& weights, Groups groups, const OneBit
 }
 
 void ZeroOneAdam::warm_up(const optim::Update& u) {
-  const auto [b1, b2] = optim_.betas;
   const bool renew = wants_gradient_mean(u.t);
   if (!renew) {
     compressed_mean_(u.grad);
     clip(u.grad, std::sqrt(whole_squares(u.grad)));
   }
-  for (const auto& [begin, n, group] : spans_) {
-    const double lr = u.lr[group], wd = layout_.groups[group].weight_decay * optim_.weight_decay;
-    kernels::AdamwStep step{.beta1 = static_cast<float>(b1),
-                            .one_minus_beta1 = static_cast<float>(1 - b1),
-                            .beta2 = static_cast<float>(b2),
-                            .one_minus_beta2 = static_cast<float>(1 - b2),
-                            .decay = static_cast<float>(1 - lr * wd),
-                            .rate = static_cast<float>(lr),
-                            .root = 1,
-                            .eps = static_cast<float>(optim_.eps)};
-    float *next = at(u.next, begin), *m = at(m_, begin), *v = at(v_, begin);
-    const float *x = at(u.x, begin), *g = at(u.grad, begin);
+  for (const auto& span : spans_) {
+    const auto step = optim::adamw_step(moments_, {}, u.lr[span.group], weight_decay(span.group));
     if (renew) {
-      kernels::adamw(next, x, g, m, v, n, step);
+      kernels::adamw(u.next, u.x, u.grad, m_, v_, span.range(), step);
     } else {
-      kernels::momentum(m, g, n, step.beta1, step.one_minus_beta1);
-      kernels::frozen_adamw(next, x, m, v, n, !deepspeed_, reach_, step);
+      kernels::momentum(m_, u.grad, span.range(), moments_);
+      kernels::frozen_adamw(u.next, u.x, m_, v_, span.range(), habits_.masks, reach_, step);
     }
   }
   if (!renew || ++renewals_ < zero_one_.var_update_scaler) return;
@@ -71,20 +58,14 @@ void ZeroOneAdam::freeze(const optim::Update& u) {
 }
 
 void ZeroOneAdam::compressed(const optim::Update& u) {
-  const double b1 = optim_.betas[0];
-  for (const auto& [begin, n, group] : spans_) {
-    const double wd = layout_.groups[group].weight_decay * optim_.weight_decay;
-    kernels::local_step({at(u.next, begin), at(u.x, begin), at(u.grad, begin), at(m_, begin), at(v_, begin),
-                         at(moved_, begin), at(synced_, begin)},
-                        n,
-                        {.beta1 = static_cast<float>(b1),
-                         .one_minus_beta1 = static_cast<float>(1 - b1),
-                         .lr = static_cast<float>(u.lr[group]),
-                         .weight_decay = static_cast<float>(wd),
-                         .eps = static_cast<float>(optim_.eps),
+  const kernels::ZeroOneBuffers buffers{u.next, u.x, u.grad, m_, v_, moved_, synced_};
+  for (const auto& span : spans_)
+    kernels::local_step(buffers, span.range(),
+                        {.moments = moments_,
+                         .lr = static_cast<float>(u.lr[span.group]),
+                         .weight_decay = static_cast<float>(weight_decay(span.group)),
                          .reach = reach_,
-                         .masked = !deepspeed_});
-  }
+                         .masked = habits_.masks});
   for (size_t group = 0; group < rates_.size(); ++group) rates_[group] += u.lr[group];
   if (u.t % interval_ == 0 && moved_since()) exchange(u.next);
   if (++since_freeze_ % zero_one_.local_step_scaler == 0)
@@ -92,15 +73,12 @@ void ZeroOneAdam::compressed(const optim::Update& u) {
 }
 
 void ZeroOneAdam::exchange(at::Tensor x) {
-  const auto eps = static_cast<float>(optim_.eps);
-  kernels::scale_by_root(at(moved_, 0), at(v_, 0), layout_.numel, eps);
+  kernels::scale_by_root(moved_, v_, moments_.eps);
   compressed_mean_(moved_);
-  for (const auto& [begin, n, group] : spans_) {
-    const double s = rates_[group];
-    kernels::sync_step(
-        {at(x, begin), nullptr, nullptr, at(m_, begin), at(v_, begin), at(moved_, begin), at(synced_, begin)}, n,
-        static_cast<float>(s), eps, reach_, !deepspeed_);
-  }
+  const kernels::ZeroOneBuffers buffers{x, {}, {}, m_, v_, moved_, synced_};
+  for (const auto& span : spans_)
+    kernels::sync_step(buffers, span.range(), static_cast<float>(rates_[span.group]), moments_.eps, reach_,
+                       habits_.masks);
   std::ranges::fill(rates_, 0);
 }
 

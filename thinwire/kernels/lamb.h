@@ -5,26 +5,29 @@
 // all sums are in fp64, in an order fixed by position.
 #pragma once
 
-#include <cstdint>
+#include "thinwire/kernels/moments.h"
+#include "thinwire/kernels/range.h"
 
 namespace thinwire::kernels {
 
 struct LambStep {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float eps, weight_decay;
+  Moments moments;
+  float weight_decay;
 };
 struct LambNorms {
   double x = 0, u = 0;  // squared
 };
 // m = beta1 m + (1-beta1) g;   v = beta2 v + (1-beta2) g^2;   the squared norms of x and u.
-LambNorms lamb_moments(const float* x, const float* g, float* m, float* v, int64_t n, const LambStep& step);
+LambNorms lamb_moments(const at::Tensor& x, const at::Tensor& g, const at::Tensor& m, const at::Tensor& v, Range range,
+                       const LambStep& step);
 
 // next = x - rate u. next may be x.
-void lamb_apply(float* next, const float* x, const float* m, const float* v, int64_t n, float rate, float eps,
-                float weight_decay);
+void lamb_apply(const at::Tensor& next, const at::Tensor& x, const at::Tensor& m, const at::Tensor& v, Range range,
+                float rate, const LambStep& step);
 
 // last = m;   m = (beta1 m + (1-beta1) g) scale: what is sent.
-void scaled_momentum(float* m, float* last, const float* g, int64_t n, float beta1, float one_minus_beta1, float scale);
+void scaled_momentum(const at::Tensor& m, const at::Tensor& last, const at::Tensor& g, Range range,
+                     const Moments& moments, float scale);
 
 struct FrozenNorms {
   double adam = 0, u = 0;  // squared norms of m / (sqrt(v) + eps) and of u
@@ -33,7 +36,8 @@ struct FrozenNorms {
 // What arrived becomes the momentum again, and the gradient it stands for renews `fresh`:
 //   m = m / scale, within reach (reach.h) of sqrt(v) + eps, 0 where masked and v is 0;   ghat = (m - beta1 last) /
 //   (1-beta1); fresh = beta2 fresh + (1-beta2) ghat^2
-FrozenNorms lamb_renew(const float* x, float* m, const float* last, const float* v, float* fresh, int64_t n,
-                       float scale, bool masked, float reach, const LambStep& step);
+FrozenNorms lamb_renew(const at::Tensor& x, const at::Tensor& m, const at::Tensor& last, const at::Tensor& v,
+                       const at::Tensor& fresh, Range range, float scale, bool masked, float reach,
+                       const LambStep& step);
 
 }  // namespace thinwire::kernels

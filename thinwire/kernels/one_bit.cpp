@@ -6,13 +6,15 @@
 #include <limits>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
+#include "thinwire/kernels/scaled_body.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "bytes of a word are taken to be in this order");
-static_assert(kTask % kBitBlock == 0);
+static_assert(kTask % kBlock == 0);
 
 // Mean |c| of c[0 .. count), in sixteen interleaved fp64 lanes: a fixed order that vector units can follow.
 THINWIRE_INLINE float mean_magnitude(const float* c, int64_t count) {
@@ -28,8 +30,8 @@ THINWIRE_INLINE float mean_magnitude(const float* c, int64_t count) {
 
 // c has room for a whole block, zero behind what counts.
 THINWIRE_INLINE void pack(const float* c, int64_t length, uint8_t* bits) {
-  uint8_t sign[kBitBlock];
-  for (int64_t i = 0; i < kBitBlock; ++i) sign[i] = c[i] >= 0 ? 1 : 0;
+  uint8_t sign[kBlock];
+  for (int64_t i = 0; i < kBlock; ++i) sign[i] = c[i] >= 0 ? 1 : 0;
   const int64_t bytes = (length + 7) / 8;
   for (int64_t k = 0; k < bytes; ++k) {
     uint64_t eight;
@@ -41,9 +43,9 @@ THINWIRE_INLINE void pack(const float* c, int64_t length, uint8_t* bits) {
 template <bool feedback>
 THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t length, int64_t count, uint8_t* bits,
                                   float* scale) {
-  alignas(64) float c[kBitBlock];
+  alignas(64) float c[kBlock];
   for (int64_t i = 0; i < count; ++i) c[i] = (feedback ? value[i] + error[i] : value[i]) + 0.0f;  // no -0.0
-  for (int64_t i = count; i < kBitBlock; ++i) c[i] = 0;
+  for (int64_t i = count; i < kBlock; ++i) c[i] = 0;
   const float s = mean_magnitude(c, count);
   if (!(s <= std::numeric_limits<float>::max())) return false;
   *scale = s;
@@ -53,10 +55,10 @@ THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t leng
   return true;
 }
 
-THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n, const int32_t* filled, uint8_t* bits,
+THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n, const int32_t* valid, uint8_t* bits,
                                     float* scales) {
-  for (int64_t at = 0, b = 0; at < n; at += kBitBlock, ++b) {
-    const int64_t length = std::min(kBitBlock, n - at), count = filled ? std::min<int64_t>(filled[b], length) : length;
+  for (int64_t at = 0, b = 0; at < n; at += kBlock, ++b) {
+    const int64_t length = std::min(kBlock, n - at), count = valid ? std::min<int64_t>(valid[b], length) : length;
     const bool fine = error ? encode_block<true>(value + at, error + at, length, count, bits + at / 8, scales + b)
                             : encode_block<false>(value + at, nullptr, length, count, bits + at / 8, scales + b);
     if (!fine) return at;
@@ -97,10 +99,10 @@ THINWIRE_INLINE void decode_block(float* out, int64_t count, const uint8_t* bits
   }
 }
 
-THINWIRE_CLONES void decode_task(float* out, int64_t n, const int32_t* filled, const uint8_t* bits, const float* scales,
+THINWIRE_CLONES void decode_task(float* out, int64_t n, const int32_t* valid, const uint8_t* bits, const float* scales,
                                  bool add) {
-  for (int64_t at = 0, b = 0; at < n; at += kBitBlock, ++b) {
-    const int64_t length = std::min(kBitBlock, n - at), count = filled ? std::min<int64_t>(filled[b], length) : length;
+  for (int64_t at = 0, b = 0; at < n; at += kBlock, ++b) {
+    const int64_t length = std::min(kBlock, n - at), count = valid ? std::min<int64_t>(valid[b], length) : length;
     if (add) {
       decode_block<true>(out + at, count, bits + at / 8, scales[b]);
     } else {
@@ -112,20 +114,30 @@ THINWIRE_CLONES void decode_task(float* out, int64_t n, const int32_t* filled, c
 
 }  // namespace
 
-int64_t one_bit_encode(const float* value, float* error, int64_t n, const int32_t* filled, uint8_t* bits,
-                       float* scales) {
-  return first_of_tasks(n, [&](int64_t begin, int64_t end) {
-    const int64_t block = begin / kBitBlock;
-    return encode_task(value + begin, error ? error + begin : nullptr, end - begin, filled ? filled + block : nullptr,
-                       bits + begin / 8, scales + block);
+int64_t one_bit_encode(const at::Tensor& x, const at::Tensor& error, const at::Tensor& body, const at::Tensor& valid) {
+  const int64_t n = x.numel();
+  const float* value = in(x);
+  float* lost = out_if(error, whole(x));
+  const int32_t* count = counts(valid, n);
+  const auto [scales, bits] = scaled_body(body, n, (n + 7) / 8);
+  return first_of_tasks(n, [&, scales = scales, bits = bits](int64_t i, int64_t end) {
+    const int64_t block = i / kBlock;
+    return encode_task(value + i, lost ? lost + i : nullptr, end - i, count ? count + block : nullptr, bits + i / 8,
+                       scales + block);
   });
 }
 
-void one_bit_decode(float* out, int64_t n, const int32_t* filled, const uint8_t* bits, const float* scales, bool add) {
-  for_tasks(n, [&](int64_t begin, int64_t end) {
-    const int64_t block = begin / kBitBlock;
-    decode_task(out + begin, end - begin, filled ? filled + block : nullptr, bits + begin / 8, scales + block, add);
+bool one_bit_decode(const at::Tensor& body, const at::Tensor& x, const at::Tensor& valid, bool add) {
+  const int64_t n = x.numel();
+  float* to = out(x);
+  const int32_t* count = counts(valid, n);
+  const auto [scales, bits] = scaled_body(body, n, (n + 7) / 8);
+  if (!plausible(scales, n)) return false;
+  for_tasks(n, [&, scales = scales, bits = bits](int64_t i, int64_t end) {
+    const int64_t block = i / kBlock;
+    decode_task(to + i, end - i, count ? count + block : nullptr, bits + i / 8, scales + block, add);
   });
+  return true;
 }
 
 }  // namespace thinwire::kernels

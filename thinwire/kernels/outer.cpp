@@ -3,18 +3,18 @@
 #include <type_traits>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
 namespace {
 
-// Blocks that stay in the first-level cache, so that the squares of the moves are summed without a second pass.
-constexpr int64_t kBlock = 512;
+// Parts that stay in the first-level cache, so that the squares of the moves are summed without a second pass.
+constexpr int64_t kPart = 512;
 
 template <bool kApply, bool kTurn, bool kNesterov, bool kMomentum, bool kStart>
-inline __attribute__((always_inline)) void block(float* __restrict x, float* __restrict z, float* __restrict v,
-                                                 float* __restrict a, float* __restrict start, float* __restrict move,
-                                                 int64_t n, const OuterStep& s) {
+THINWIRE_INLINE void block(float* __restrict x, float* __restrict z, float* __restrict v, float* __restrict a,
+                           float* __restrict start, float* __restrict move, int64_t n, const OuterStep& s) {
   const float decay = s.decay, scale = s.scale, bound = s.bound, rate = s.rate, beta = s.beta, keep = s.keep;
   for (int64_t i = 0; i < n; ++i) {
     const float before = z[i];
@@ -50,11 +50,15 @@ THINWIRE_INLINE void choose(bool flag, F&& f) {
     f(std::false_type{});
 }
 
-THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, const OuterStep& s) {
+struct Pointers {
+  float *x, *z, *v, *a, *start;
+};
+
+THINWIRE_CLONES double task(const Pointers& b, int64_t begin, int64_t end, const OuterStep& s) {
   Lanes lanes;
-  float move[kBlock] = {};
-  for (int64_t at = begin; at < end; at += kBlock) {
-    const int64_t n = std::min(kBlock, end - at);
+  float move[kPart] = {};
+  for (int64_t at = begin; at < end; at += kPart) {
+    const int64_t n = std::min(kPart, end - at);
     float *x = b.x + at, *z = b.z + at, *a = b.a + at;
     float *v = b.v ? b.v + at : nullptr, *start = b.start ? b.start + at : nullptr;
     choose(
@@ -81,8 +85,9 @@ THINWIRE_CLONES double task(const OuterBuffers& b, int64_t begin, int64_t end, c
 
 }  // namespace
 
-double outer_update(const OuterBuffers& buffers, int64_t n, const OuterStep& step) {
-  return sum_tasks(n, [&](int64_t begin, int64_t end) { return task(buffers, begin, end, step); });
+double outer_update(const OuterBuffers& b, Range range, const OuterStep& step) {
+  const Pointers p{out(b.x, range), out(b.z, range), out_if(b.v, range), out(b.a, range), out_if(b.start, range)};
+  return sum_tasks(range.numel, [&](int64_t begin, int64_t end) { return task(p, begin, end, step); });
 }
 
 }  // namespace thinwire::kernels

@@ -1,16 +1,16 @@
 // The outer update of periodic averaging (thinwire/dp/periodic.h), in one pass over memory.
 //
 // For every element, with a = A / Lambda:
-//   v = clamp(decay v + a, -bound, bound)              without v (nullptr): v = clamp(a)
+//   v = clamp(decay v + a, -bound, bound)              without v: v = clamp(a)
 //   move = rate v                                      Nesterov: rate (beta v + a)
 //   z += move
 // and then, at a boundary where nothing travels (launch = false):
 //   x = z
 // or where the finished round's progress is sent off while A came from the round before (launch = true):
-//   p = x - start;  A = p;  x = start = z + keep p     without start (nullptr): the start was z, and keep is 0
+//   p = x - start;  A = p;  x = start = z + keep p     without start: the start was z, and keep is 0
 #pragma once
 
-#include <cstdint>
+#include "thinwire/kernels/range.h"
 
 namespace thinwire::kernels {
 
@@ -24,10 +24,10 @@ struct OuterStep {
 };
 
 struct OuterBuffers {
-  float *x, *z, *v, *a, *start;  // v and start may be nullptr
+  at::Tensor x, z, v, a, start;  // v and start may be undefined
 };
 
 // Returns the sum of move^2.
-double outer_update(const OuterBuffers& buffers, int64_t n, const OuterStep& step);
+double outer_update(const OuterBuffers& buffers, Range range, const OuterStep& step);
 
 }  // namespace thinwire::kernels

@@ -4,14 +4,17 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
+#include "thinwire/kernels/scaled_body.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
 namespace {
 
-static_assert(kTask % kQuantBlock == 0);
+static_assert(kTask % kBlock == 0);
 constexpr int32_t kInfinity = 0x7f800000;
 
 template <int bits>
@@ -25,42 +28,66 @@ THINWIRE_INLINE float nearest(float x) { return (x + 12582912.0f) - 12582912.0f;
 // The float with the largest magnitude, as bits: magnitudes are ordered like their bits, and NaN is above infinity.
 THINWIRE_INLINE int32_t largest(const float* c) {
   int32_t most = 0;
-  for (int64_t i = 0; i < kQuantBlock; ++i) {
+  for (int64_t i = 0; i < kBlock; ++i) {
     const int32_t magnitude = std::bit_cast<int32_t>(c[i]) & 0x7fffffff;
     most = magnitude > most ? magnitude : most;
   }
   return most;
 }
 
+// Packing and unpacking are loops over words of 8 / bits bytes, one number a byte, so that they are the same few shifts
+// for every word and vector units can do many at once.
 template <int bits>
-THINWIRE_INLINE void pack(const int8_t* q, int64_t length, uint8_t* packed) {
-  constexpr int each = 8 / bits, mask = (1 << bits) - 1;
-  const int64_t bytes = (length + each - 1) / each;
-  for (int64_t k = 0; k < bytes; ++k) {
-    unsigned byte = 0;
-    for (int j = 0; j < each; ++j) byte |= static_cast<unsigned>(q[each * k + j] & mask) << (8 - bits * (j + 1));
-    packed[k] = static_cast<uint8_t>(byte);
-  }
+using Word = std::conditional_t<bits == 8, uint8_t, std::conditional_t<bits == 4, uint16_t, uint32_t>>;
+
+template <int bits>
+THINWIRE_INLINE uint8_t packed_word(Word<bits> w) {
+  if constexpr (bits == 8) return w;
+  if constexpr (bits == 4) return static_cast<uint8_t>((w << 4 & 0xf0) | (w >> 8 & 0x0f));
+  if constexpr (bits == 2)
+    return static_cast<uint8_t>((w << 6 & 0xc0) | (w >> 4 & 0x30) | (w >> 14 & 0x0c) | (w >> 24 & 0x03));
+}
+
+// The other way round, each number in the highest bits of its byte.
+template <int bits>
+THINWIRE_INLINE Word<bits> unpacked_word(uint8_t byte) {
+  const uint32_t b = byte;
+  if constexpr (bits == 8) return byte;
+  if constexpr (bits == 4) return static_cast<uint16_t>((b & 0xf0) | (b & 0x0f) << 12);
+  if constexpr (bits == 2) return (b & 0xc0) | (b & 0x30) << 10 | (b & 0x0c) << 20 | (b & 0x03) << 30;
+}
+
+// c / scale, rounded and bounded. With two bits that is a comparison: 2 c is exact, and where it exceeds the scale the
+// rounded quotient exceeds a half.
+template <int bits>
+THINWIRE_INLINE float level(float c, float scale, float divisor) {
+  if constexpr (bits == 2) return (c + c > scale ? 1.0f : 0.0f) - (c + c < -scale ? 1.0f : 0.0f);
+  const float whole = nearest(c / divisor);
+  return whole > top<bits>() ? top<bits>() : whole < -top<bits>() ? -top<bits>() : whole;
 }
 
 template <int bits>
 THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t length, uint8_t* packed, float* scale) {
-  alignas(64) float c[kQuantBlock];
-  alignas(64) int8_t q[kQuantBlock];
+  constexpr int each = 8 / bits;
+  alignas(64) float c[kBlock];
+  alignas(64) int8_t q[kBlock];
   for (int64_t i = 0; i < length; ++i) c[i] = error ? value[i] + error[i] : value[i];
-  for (int64_t i = length; i < kQuantBlock; ++i) c[i] = 0;
+  for (int64_t i = length; i < kBlock; ++i) c[i] = 0;
   const int32_t most = largest(c);
   if (most >= kInfinity) return false;
   const float s = std::bit_cast<float>(most) / top<bits>();
   *scale = s;
   const float divisor = s > 0 ? s : std::numeric_limits<float>::infinity();  // c / inf is 0
-  for (int64_t i = 0; i < kQuantBlock; ++i) {
-    const float whole = nearest(c[i] / divisor);
-    const float bounded = whole > top<bits>() ? top<bits>() : whole < -top<bits>() ? -top<bits>() : whole;
-    q[i] = static_cast<int8_t>(static_cast<int32_t>(bounded));
-    c[i] -= bounded * s;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float whole = level<bits>(c[i], s, divisor);
+    q[i] = static_cast<int8_t>(static_cast<int32_t>(whole));
+    c[i] -= whole * s;
   }
-  pack<bits>(q, length, packed);
+  alignas(64) Word<bits> words[kBlock / each];
+  alignas(64) uint8_t bytes[kBlock / each];
+  std::memcpy(words, q, sizeof q);
+  for (int64_t k = 0; k < kBlock / each; ++k) bytes[k] = packed_word<bits>(words[k]);
+  std::memcpy(packed, bytes, static_cast<size_t>((length + each - 1) / each));
   if (error) std::memcpy(error, c, static_cast<size_t>(length) * sizeof(float));
   return true;
 }
@@ -68,23 +95,20 @@ THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t leng
 template <int bits>
 THINWIRE_INLINE void decode_block(float* out, int64_t length, const uint8_t* packed, float scale, bool add) {
   constexpr int each = 8 / bits;
-  alignas(64) float sent[kQuantBlock];
-  const int64_t bytes = (length + each - 1) / each;
-  for (int64_t k = 0; k < bytes; ++k)
-    for (int j = 0; j < each; ++j) {
-      const auto up = static_cast<int8_t>(static_cast<uint8_t>(packed[k] << (bits * j)));  // its sign bit on top
-      sent[each * k + j] = static_cast<float>(up >> (8 - bits)) * scale;
-    }
-  if (add)
-    for (int64_t i = 0; i < length; ++i) out[i] += sent[i];
-  else
-    std::memcpy(out, sent, static_cast<size_t>(length) * sizeof(float));
+  alignas(64) Word<bits> words[kBlock / each];
+  alignas(64) int8_t q[kBlock];
+  for (int64_t k = 0; k < (length + each - 1) / each; ++k) words[k] = unpacked_word<bits>(packed[k]);
+  std::memcpy(q, words, sizeof q);
+  for (int64_t i = 0; i < length; ++i) {
+    const float sent = static_cast<float>(q[i] >> (8 - bits)) * scale;
+    out[i] = add ? out[i] + sent : sent;
+  }
 }
 
 THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n, int bits, uint8_t* packed,
                                     float* scales) {
-  for (int64_t at = 0, b = 0; at < n; at += kQuantBlock, ++b) {
-    const int64_t length = std::min(kQuantBlock, n - at);
+  for (int64_t at = 0, b = 0; at < n; at += kBlock, ++b) {
+    const int64_t length = std::min(kBlock, n - at);
     float* own = error ? error + at : nullptr;
     uint8_t* to = packed + at * bits / 8;
     const bool fine = bits == 8   ? encode_block<8>(value + at, own, length, to, scales + b)
@@ -97,8 +121,8 @@ THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n,
 
 THINWIRE_CLONES void decode_task(float* out, int64_t n, int bits, const uint8_t* packed, const float* scales,
                                  bool add) {
-  for (int64_t at = 0, b = 0; at < n; at += kQuantBlock, ++b) {
-    const int64_t length = std::min(kQuantBlock, n - at);
+  for (int64_t at = 0, b = 0; at < n; at += kBlock, ++b) {
+    const int64_t length = std::min(kBlock, n - at);
     const uint8_t* from = packed + at * bits / 8;
     if (bits == 8)
       decode_block<8>(out + at, length, from, scales[b], add);
@@ -111,17 +135,25 @@ THINWIRE_CLONES void decode_task(float* out, int64_t n, int bits, const uint8_t*
 
 }  // namespace
 
-int64_t quantise(const float* value, float* error, int64_t n, int bits, uint8_t* packed, float* scales) {
-  return first_of_tasks(n, [&](int64_t begin, int64_t end) {
-    return encode_task(value + begin, error ? error + begin : nullptr, end - begin, bits, packed + begin * bits / 8,
-                       scales + begin / kQuantBlock);
+int64_t quantise(const at::Tensor& x, const at::Tensor& error, int bits, const at::Tensor& body) {
+  const int64_t n = x.numel();
+  const float* value = in(x);
+  float* lost = out_if(error, whole(x));
+  const auto [scales, packed] = scaled_body(body, n, (n * bits + 7) / 8);
+  return first_of_tasks(n, [&, scales = scales, packed = packed](int64_t i, int64_t end) {
+    return encode_task(value + i, lost ? lost + i : nullptr, end - i, bits, packed + i * bits / 8, scales + i / kBlock);
   });
 }
 
-void dequantise(float* out, int64_t n, int bits, const uint8_t* packed, const float* scales, bool add) {
-  for_tasks(n, [&](int64_t begin, int64_t end) {
-    decode_task(out + begin, end - begin, bits, packed + begin * bits / 8, scales + begin / kQuantBlock, add);
+bool dequantise(const at::Tensor& body, int bits, const at::Tensor& x, bool add) {
+  const int64_t n = x.numel();
+  float* to = out(x);
+  const auto [scales, packed] = scaled_body(body, n, (n * bits + 7) / 8);
+  if (!plausible(scales, n)) return false;
+  for_tasks(n, [&, scales = scales, packed = packed](int64_t i, int64_t end) {
+    decode_task(to + i, end - i, bits, packed + i * bits / 8, scales + i / kBlock, add);
   });
+  return true;
 }
 
 }  // namespace thinwire::kernels

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -26,38 +27,33 @@ THINWIRE_CLONES double magnitudes(const float* x, int64_t n) {
 }
 
 THINWIRE_CLONES double squared_differences(const float* x, const float* y, int64_t n) {
-  constexpr int64_t kBlock = 512;
+  constexpr int64_t kPart = 512;
   Lanes lanes;
-  float difference[kBlock];
-  for (int64_t at = 0; at < n; at += kBlock) {
-    const int64_t size = std::min(kBlock, n - at);
+  float difference[kPart];
+  for (int64_t at = 0; at < n; at += kPart) {
+    const int64_t size = std::min(kPart, n - at);
     for (int64_t i = 0; i < size; ++i) difference[i] = x[at + i] - y[at + i];
     lanes.add(difference, size);
   }
   return lanes.total();
 }
 
-const float* floats(const at::Tensor& x) {
-  TORCH_CHECK(x.scalar_type() == at::kFloat && x.is_contiguous(), "[kernels] wanted contiguous fp32, got ",
-              x.is_contiguous() ? "" : "strided ", x.scalar_type());
-  return x.const_data_ptr<float>();
-}
-
 }  // namespace
 
-double sum_squares(const at::Tensor& x) {
-  const float* p = floats(x);
-  return sum_tasks(x.numel(), [&](int64_t begin, int64_t end) { return squares(p + begin, end - begin); });
+double sum_squares(const at::Tensor& x, Range range) {
+  const float* p = in(x, range);
+  return sum_tasks(range.numel, [&](int64_t begin, int64_t end) { return squares(p + begin, end - begin); });
 }
+double sum_squares(const at::Tensor& x) { return sum_squares(x, whole(x)); }
 
-double sum_magnitudes(const at::Tensor& x) {
-  const float* p = floats(x);
-  return sum_tasks(x.numel(), [&](int64_t begin, int64_t end) { return magnitudes(p + begin, end - begin); });
+double sum_magnitudes(const at::Tensor& x, Range range) {
+  const float* p = in(x, range);
+  return sum_tasks(range.numel, [&](int64_t begin, int64_t end) { return magnitudes(p + begin, end - begin); });
 }
 
 double sum_squared_differences(const at::Tensor& x, const at::Tensor& y) {
   TORCH_CHECK(x.numel() == y.numel(), "[kernels] wanted equal lengths, got ", x.numel(), " and ", y.numel());
-  const float *p = floats(x), *q = floats(y);
+  const float *p = in(x), *q = in(y);
   return sum_tasks(x.numel(),
                    [&](int64_t begin, int64_t end) { return squared_differences(p + begin, q + begin, end - begin); });
 }

@@ -2,9 +2,7 @@
 // on the number of threads.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
+#include "thinwire/kernels/range.h"
 
 namespace thinwire::kernels {
 
@@ -13,9 +11,10 @@ inline constexpr int64_t kTask = 1 << 16;
 
 // Sum of x[i]^2. One pass.
 double sum_squares(const at::Tensor& x);
+double sum_squares(const at::Tensor& x, Range range);
 
 // Sum of |x[i]|. One pass.
-double sum_magnitudes(const at::Tensor& x);
+double sum_magnitudes(const at::Tensor& x, Range range);
 
 // Sum of (x[i] - y[i])^2. One pass.
 double sum_squared_differences(const at::Tensor& x, const at::Tensor& y);

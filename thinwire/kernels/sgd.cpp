@@ -1,6 +1,7 @@
 #include "thinwire/kernels/sgd.h"
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -8,7 +9,7 @@ namespace {
 
 THINWIRE_CLONES void with_momentum(float* next, const float* x, const float* __restrict g, float* __restrict m,
                                    int64_t n, const SgdStep s) {
-#pragma GCC ivdep
+  THINWIRE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     m[i] = s.momentum * m[i] + (g[i] + s.weight_decay * x[i]);
     next[i] = x[i] - s.lr * m[i];
@@ -16,18 +17,21 @@ THINWIRE_CLONES void with_momentum(float* next, const float* x, const float* __r
 }
 
 THINWIRE_CLONES void plain(float* next, const float* x, const float* __restrict g, int64_t n, const SgdStep s) {
-#pragma GCC ivdep
+  THINWIRE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) next[i] = x[i] - s.lr * (g[i] + s.weight_decay * x[i]);
 }
 
 }  // namespace
 
-void sgd(float* next, const float* x, const float* g, float* m, int64_t n, const SgdStep& step) {
-  for_tasks(n, [&](int64_t begin, int64_t end) {
-    if (m)
-      with_momentum(next + begin, x + begin, g + begin, m + begin, end - begin, step);
+void sgd(const at::Tensor& next, const at::Tensor& x, const at::Tensor& g, const at::Tensor& m, Range range,
+         const SgdStep& step) {
+  float *to = out(next, range), *pm = out_if(m, range);
+  const float *px = in(x, range), *pg = in(g, range);
+  for_tasks(range.numel, [&](int64_t i, int64_t end) {
+    if (pm)
+      with_momentum(to + i, px + i, pg + i, pm + i, end - i, step);
     else
-      plain(next + begin, x + begin, g + begin, end - begin, step);
+      plain(to + i, px + i, pg + i, end - i, step);
   });
 }
 

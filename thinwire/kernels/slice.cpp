@@ -1,10 +1,12 @@
 #include "thinwire/kernels/slice.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include <cstring>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/reduce.h"
 
 namespace thinwire::kernels {
@@ -69,29 +71,45 @@ THINWIRE_CLONES void difference(const float* __restrict after, float* __restrict
 
 void copy(const float* from, float* to, int64_t n) { std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float)); }
 
+// What the parts use of a flat and of a packed vector: they are in ascending order.
+Range flat_range(Parts parts) { return {0, parts.empty() ? 0 : parts.back().at + parts.back().numel}; }
+Range packed_range(Parts parts) { return {0, parts.empty() ? 0 : parts.back().packed + parts.back().numel}; }
+
 }  // namespace
 
-void slice_gather(Parts parts, const float* flat, float* packed) {
-  for_parts(parts, [&](const Part& p) { copy(flat + p.at, packed + p.packed, p.numel); });
+void slice_gather(Parts parts, const at::Tensor& flat, const at::Tensor& packed) {
+  const float* from = in(flat, flat_range(parts));
+  float* to = out(packed, packed_range(parts));
+  for_parts(parts, [&](const Part& p) { copy(from + p.at, to + p.packed, p.numel); });
 }
 
-void slice_scatter(Parts parts, const float* packed, float* flat) {
-  for_parts(parts, [&](const Part& p) { copy(packed + p.packed, flat + p.at, p.numel); });
+void slice_scatter(Parts parts, const at::Tensor& packed, const at::Tensor& flat) {
+  const float* from = in(packed, packed_range(parts));
+  float* to = out(flat, flat_range(parts));
+  for_parts(parts, [&](const Part& p) { copy(from + p.packed, to + p.at, p.numel); });
 }
 
-void slice_take(Parts parts, const float* x, const float* z, float* y, float* message) {
+void slice_take(Parts parts, const at::Tensor& x, const at::Tensor& z, const at::Tensor& y, const at::Tensor& message) {
+  const float *from = in(x, flat_range(parts)), *anchor = out_if(z, flat_range(parts));
+  float *kept = out(y, packed_range(parts)), *sent = out(message, packed_range(parts));
   for_parts(parts, [&](const Part& p) {
-    if (z) return subtract(x + p.at, z + p.at, y + p.packed, message + p.packed, p.numel);
-    copy(x + p.at, y + p.packed, p.numel);
-    copy(x + p.at, message + p.packed, p.numel);
+    if (anchor) return subtract(from + p.at, anchor + p.at, kept + p.packed, sent + p.packed, p.numel);
+    copy(from + p.at, kept + p.packed, p.numel);
+    copy(from + p.at, sent + p.packed, p.numel);
   });
 }
 
 void slice_merge(Parts parts, const SliceBuffers& b, const SliceStep& s) {
+  const Range flat = flat_range(parts), packed = packed_range(parts);
+  float *weights = out(b.x, flat), *jump = out_if(b.jump, packed);
+  const float *answers = in(b.answer, packed), *left = in(b.y, packed);
+  float *e = out_if(b.e, flat), *z = out_if(b.z, flat), *m = out_if(b.m, flat);
+  TORCH_CHECK((s.merge != Merge::ema || b.e.defined()) && (s.merge != Merge::anchor || b.z.defined()),
+              "[kernels] a merge by ema wants e, one by anchor z");
   for_parts(parts, [&](const Part& p) {
-    float* x = b.x + p.at;
-    const float *answer = b.answer + p.packed, *y = b.y + p.packed;
-    if (b.jump) copy(x, b.jump + p.packed, p.numel);
+    float* x = weights + p.at;
+    const float *answer = answers + p.packed, *y = left + p.packed;
+    if (jump) copy(x, jump + p.packed, p.numel);
     switch (s.merge) {
       case Merge::overwrite:
         copy(answer, x, p.numel);
@@ -100,23 +118,25 @@ void slice_merge(Parts parts, const SliceBuffers& b, const SliceStep& s) {
         merge_delta(x, answer, y, p.numel);
         break;
       case Merge::ema:
-        merge_ema(x, answer, y, b.e + p.at, p.numel, p.fresh, s);
+        merge_ema(x, answer, y, e + p.at, p.numel, p.fresh, s);
         break;
       case Merge::anchor:
-        if (b.m)
-          merge_momentum(x, answer, y, b.z + p.at, b.m + p.at, p.numel, s.alpha, s.beta);
+        if (m)
+          merge_momentum(x, answer, y, z + p.at, m + p.at, p.numel, s.alpha, s.beta);
         else
-          merge_anchor(x, answer, y, b.z + p.at, p.numel, s.alpha);
+          merge_anchor(x, answer, y, z + p.at, p.numel, s.alpha);
     }
-    if (b.jump) difference(x, b.jump + p.packed, p.numel);
+    if (jump) difference(x, jump + p.packed, p.numel);
   });
 }
 
-void slice_carry(Parts from, const float* jump, Parts to, float* y) {
+void slice_carry(Parts from, const at::Tensor& jump, Parts to, const at::Tensor& y) {
+  const float* far = in(jump, packed_range(from));
+  float* left = out(y, packed_range(to));
   auto it = to.begin();
   for (const Part& p : from) {
     while (it != to.end() && it->at < p.at) ++it;
-    if (it != to.end() && it->at == p.at) add(jump + p.packed, y + it->packed, p.numel);
+    if (it != to.end() && it->at == p.at) add(far + p.packed, left + it->packed, p.numel);
   }
 }
 

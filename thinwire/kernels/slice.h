@@ -1,8 +1,10 @@
 // One slice of the flat weights: taken out into packed vectors, and merged back (thinwire/dp/slices.h).
 //
 // A slice is a list of parts, in ascending order; a packed vector holds them one after the other. Names below: x, z, m
-// and e are flat, y, answer, message and jump are packed.
+// and e are flat, y, answer, message and jump are packed; a vector may be longer than what its parts use.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <span>
@@ -18,11 +20,11 @@ struct Part {
 using Parts = std::span<const Part>;
 
 // packed = flat[S], and the other way round.
-void slice_gather(Parts parts, const float* flat, float* packed);
-void slice_scatter(Parts parts, const float* packed, float* flat);
+void slice_gather(Parts parts, const at::Tensor& flat, const at::Tensor& packed);
+void slice_scatter(Parts parts, const at::Tensor& packed, const at::Tensor& flat);
 
-// y = x[S];  message = y - z[S], or y where z is nullptr.
-void slice_take(Parts parts, const float* x, const float* z, float* y, float* message);
+// y = x[S];  message = y - z[S], or y where z is undefined.
+void slice_take(Parts parts, const at::Tensor& x, const at::Tensor& z, const at::Tensor& y, const at::Tensor& message);
 
 enum class Merge {
   overwrite,  // x = answer
@@ -38,15 +40,14 @@ struct SliceStep {
 };
 
 struct SliceBuffers {
-  float* x;
-  const float *answer, *y;
-  float *e = nullptr, *z = nullptr, *m = nullptr;  // where the merge has them; anchor without m: beta is 0
-  float* jump = nullptr;                           // how far x went, where somebody wants to know
+  at::Tensor x, answer, y;
+  at::Tensor e = {}, z = {}, m = {};  // where the merge has them; anchor without m: beta is 0
+  at::Tensor jump = {};               // how far x went, where somebody wants to know
 };
 
 void slice_merge(Parts parts, const SliceBuffers& buffers, const SliceStep& step);
 
 // y += jump wherever the slice of y shares parts with the slice of jump.
-void slice_carry(Parts from, const float* jump, Parts to, float* y);
+void slice_carry(Parts from, const at::Tensor& jump, Parts to, const at::Tensor& y);
 
 }  // namespace thinwire::kernels

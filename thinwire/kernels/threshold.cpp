@@ -1,8 +1,11 @@
 #include "thinwire/kernels/threshold.h"
 
+#include <c10/util/Exception.h>
+
 #include <bit>
 #include <cstring>
 
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/tasks.h"
 
 namespace thinwire::kernels {
@@ -61,30 +64,60 @@ void for_ranked_tasks(int64_t n, const uint8_t* bits, F&& f) {
   for_tasks(n, [&](int64_t begin, int64_t end) { f(begin, end, ranks[begin / kTask]); });
 }
 
+const uint8_t* bitmap(const at::Tensor& bits, int64_t n) { return in<uint8_t>(bits, {0, (n + 7) / 8}); }
+
 }  // namespace
 
-int64_t count_reaching(const float* v, int64_t n, uint32_t least) {
+int64_t count_reaching(const at::Tensor& v, uint32_t least) {
+  const float* p = in(v);
   std::atomic<int64_t> count = 0;
-  for_tasks(n, [&](int64_t begin, int64_t end) { count += count_task(v + begin, end - begin, least); });
+  for_tasks(v.numel(), [&](int64_t begin, int64_t end) { count += count_task(p + begin, end - begin, least); });
   return count;
 }
 
-void mark_reaching(const float* v, int64_t n, uint32_t least, uint8_t* bits) {
-  for_tasks(n, [&](int64_t begin, int64_t end) { mark_task(v + begin, end - begin, least, bits + begin / 8); });
+int64_t first_reaching(const at::Tensor& v, uint32_t least) {
+  if (count_reaching(v, least) == 0) return -1;
+  const float* p = in(v);
+  return std::find_if(p, p + v.numel(), [&](float x) { return reaches(x, least); }) - p;
 }
 
-int64_t count_marked(const uint8_t* bits, int64_t n) { return count_bits(bits, (n + 7) / 8); }
+void mark_reaching(const at::Tensor& v, uint32_t least, const at::Tensor& bits) {
+  const float* p = in(v);
+  auto* to = out<uint8_t>(bits, {0, (v.numel() + 7) / 8});
+  for_tasks(v.numel(), [&](int64_t begin, int64_t end) { mark_task(p + begin, end - begin, least, to + begin / 8); });
+}
 
-void pick_marked(const float* v, int64_t n, const uint8_t* bits, float* values) {
-  for_ranked_tasks(n, bits, [&](int64_t begin, int64_t end, int64_t rank) {
-    for (int64_t i = begin; i < end; i += 8) for_bits(bits[i / 8], [&](int j) { values[rank++] = v[i + j]; });
+bool marks_behind(const at::Tensor& bits, int64_t n) {
+  const auto* byte = in<uint8_t>(bits);
+  bool found = n % 8 != 0 && (byte[n / 8] & (0xff >> n % 8)) != 0;
+  for (int64_t k = (n + 7) / 8; k < bits.numel(); ++k) found |= byte[k] != 0;
+  return found;
+}
+
+int64_t count_marked(const at::Tensor& bits, int64_t n) { return count_bits(bitmap(bits, n), (n + 7) / 8); }
+
+void pick_marked(const at::Tensor& v, const at::Tensor& bits, const at::Tensor& values) {
+  const int64_t n = v.numel();
+  const float* from = in(v);
+  const uint8_t* mark = bitmap(bits, n);
+  TORCH_CHECK(values.numel() == count_marked(bits, n), "[kernels] ", count_marked(bits, n),
+              " numbers are marked, got room for ", values.numel());
+  float* to = out(values);
+  for_ranked_tasks(n, mark, [&](int64_t begin, int64_t end, int64_t rank) {
+    for (int64_t i = begin; i < end; i += 8) for_bits(mark[i / 8], [&](int j) { to[rank++] = from[i + j]; });
   });
 }
 
-void spread_marked(const float* values, int64_t n, const uint8_t* bits, float* out) {
-  for_ranked_tasks(n, bits, [&](int64_t begin, int64_t end, int64_t rank) {
-    std::fill(out + begin, out + end, 0.0f);
-    for (int64_t i = begin; i < end; i += 8) for_bits(bits[i / 8], [&](int j) { out[i + j] = values[rank++]; });
+void spread_marked(const at::Tensor& values, const at::Tensor& bits, const at::Tensor& x) {
+  const int64_t n = x.numel();
+  const float* from = in(values);
+  const uint8_t* mark = bitmap(bits, n);
+  TORCH_CHECK(values.numel() == count_marked(bits, n), "[kernels] ", count_marked(bits, n), " numbers are marked, got ",
+              values.numel());
+  float* to = out(x);
+  for_ranked_tasks(n, mark, [&](int64_t begin, int64_t end, int64_t rank) {
+    std::fill(to + begin, to + end, 0.0f);
+    for (int64_t i = begin; i < end; i += 8) for_bits(mark[i / 8], [&](int j) { to[i + j] = from[rank++]; });
   });
 }
 

@@ -5,22 +5,25 @@
 // A bitmap has one bit a number, eight to a byte, the first on top.
 #pragma once
 
-#include <cstdint>
+#include "thinwire/kernels/range.h"
 
 namespace thinwire::kernels {
 
 inline constexpr uint32_t kNotFinite = 0x7f800000;  // infinities and NaN reach it, no other number does
 
-// How many of the n numbers reach it.
-int64_t count_reaching(const float* v, int64_t n, uint32_t least);
-// Marks them: writes (n + 7) / 8 bytes; bits behind the n-th are 0.
-void mark_reaching(const float* v, int64_t n, uint32_t least, uint8_t* bits);
+// How many of the numbers reach it; and where the first of them is, -1 if none does.
+int64_t count_reaching(const at::Tensor& v, uint32_t least);
+int64_t first_reaching(const at::Tensor& v, uint32_t least);
+// Marks them in bits, which has a bit for each; those behind the last number's byte are left alone.
+void mark_reaching(const at::Tensor& v, uint32_t least, const at::Tensor& bits);
 
-// Below, bits behind the n-th must be 0.
-int64_t count_marked(const uint8_t* bits, int64_t n);
-// values = the marked numbers of v, in their order; there is room for count_marked.
-void pick_marked(const float* v, int64_t n, const uint8_t* bits, float* values);
-// out = `values`, of which there are count_marked, one after another at the marked places; 0 elsewhere.
-void spread_marked(const float* values, int64_t n, const uint8_t* bits, float* out);
+// Whether a bit behind the n-th is set.
+bool marks_behind(const at::Tensor& bits, int64_t n);
+// Below, none must be.
+int64_t count_marked(const at::Tensor& bits, int64_t n);
+// values = the marked numbers of v, in their order: count_marked of them.
+void pick_marked(const at::Tensor& v, const at::Tensor& bits, const at::Tensor& values);
+// x = `values`, of which there are count_marked, one after another at the marked places; 0 elsewhere.
+void spread_marked(const at::Tensor& values, const at::Tensor& bits, const at::Tensor& x);
 
 }  // namespace thinwire::kernels

@@ -1,7 +1,13 @@
 #include "thinwire/kernels/top_k.h"
 
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <bit>
 #include <vector>
+
+#include "thinwire/kernels/memory.h"
 
 namespace thinwire::kernels {
 namespace {
@@ -17,7 +23,18 @@ uint32_t bin_of(const std::vector<int64_t>& counts, int64_t& k) {
   return bin;
 }
 
-}  // namespace
+struct Body {
+  uint32_t* indices;
+  float* values;
+  int64_t k;
+};
+Body parts_of(const at::Tensor& body, int64_t n) {
+  auto* bytes = out<uint8_t>(body);
+  const int64_t k = body.numel() / 8;
+  TORCH_CHECK(body.numel() == 8 * k && k <= n && reinterpret_cast<uintptr_t>(bytes) % 4 == 0,
+              "[kernels] wanted aligned bytes for up to ", n, " numbers and their places, got ", body.numel());
+  return {reinterpret_cast<uint32_t*>(bytes), reinterpret_cast<float*>(bytes + 4 * k), k};
+}
 
 uint32_t kth_magnitude(const float* c, int64_t n, int64_t k) {
   std::vector<int64_t> high(1 << 15), low(1 << 16);
@@ -28,28 +45,50 @@ uint32_t kth_magnitude(const float* c, int64_t n, int64_t k) {
   return top << 16 | bin_of(low, k);
 }
 
-int64_t top_k_encode(const float* value, float* error, int64_t n, int64_t k, float* scratch, uint32_t* indices,
-                     float* values) {
+}  // namespace
+
+uint32_t kth_magnitude(const at::Tensor& c, int64_t k) {
+  TORCH_CHECK(k >= 1 && k <= c.numel(), "[kernels] wanted one of ", c.numel(), " magnitudes, got number ", k);
+  return kth_magnitude(in(c), c.numel(), k);
+}
+
+int64_t top_k_encode(const at::Tensor& x, const at::Tensor& error, const at::Tensor& body) {
+  const int64_t n = x.numel();
+  const auto [indices, values, k] = parts_of(body, n);
+  const float* value = in(x);
+  float* lost = out_if(error, whole(x));
+  const at::Tensor sum = at::empty_like(x);
+  float* c = out(sum);
   for (int64_t i = 0; i < n; ++i) {
-    scratch[i] = error ? value[i] + error[i] : value[i];
-    if (magnitude(scratch[i]) >= kInfinity) return i;
+    c[i] = lost ? value[i] + lost[i] : value[i];
+    if (magnitude(c[i]) >= kInfinity) return i;
   }
   if (k > 0) {
-    const uint32_t least = kth_magnitude(scratch, n, k);
+    const uint32_t least = kth_magnitude(c, n, k);
     int64_t above = 0;
-    for (int64_t i = 0; i < n; ++i) above += magnitude(scratch[i]) > least;
+    for (int64_t i = 0; i < n; ++i) above += magnitude(c[i]) > least;
     int64_t equal = k - above, sent = 0;  // so many of those that just reach it
     for (int64_t i = 0; i < n; ++i) {
-      const uint32_t size = magnitude(scratch[i]);
+      const uint32_t size = magnitude(c[i]);
       if (size < least || (size == least && equal-- <= 0)) continue;
       indices[sent] = static_cast<uint32_t>(i);
-      values[sent++] = scratch[i];
-      scratch[i] = 0;
+      values[sent++] = c[i];
+      c[i] = 0;
     }
   }
-  if (error)
-    for (int64_t i = 0; i < n; ++i) error[i] = scratch[i];
+  if (lost) std::copy_n(c, n, lost);
   return -1;
+}
+
+bool top_k_decode(const at::Tensor& body, const at::Tensor& x, bool add) {
+  const int64_t n = x.numel();
+  const auto [indices, values, k] = parts_of(body, n);
+  float* to = out(x);
+  for (int64_t i = 0; i < k; ++i)
+    if (indices[i] >= n || (i > 0 && indices[i] <= indices[i - 1])) return false;
+  if (!add) std::fill_n(to, n, 0.0f);
+  for (int64_t i = 0; i < k; ++i) to[indices[i]] += values[i];
+  return true;
 }
 
 }  // namespace thinwire::kernels

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "thinwire/kernels/clones.h"
+#include "thinwire/kernels/memory.h"
 #include "thinwire/kernels/reach.h"
 #include "thinwire/kernels/tasks.h"
 
@@ -12,9 +13,10 @@ namespace {
 THINWIRE_CLONES void local_task(float* next, const float* x, const float* __restrict g, float* __restrict m,
                                 const float* __restrict v, float* __restrict moved, const float* __restrict synced,
                                 int64_t n, const LocalStep s) {
-#pragma GCC ivdep  // next is x or apart from it, element by element
+  const Moments b = s.moments;
+  THINWIRE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    const float root = std::sqrt(v[i]) + s.eps, now = s.beta1 * m[i] + s.one_minus_beta1 * g[i];
+    const float root = std::sqrt(v[i]) + b.eps, now = b.beta1 * m[i] + b.one_minus_beta1 * g[i];
     m[i] = s.masked && v[i] == 0 ? 0.0f : within_reach(now, s.reach, root);
     moved[i] -= s.lr * (m[i] / root + s.weight_decay * x[i]);
     next[i] = synced[i] + moved[i];
@@ -40,19 +42,25 @@ THINWIRE_CLONES void sync_task(float* __restrict next, float* __restrict m, cons
 
 }  // namespace
 
-void local_step(const ZeroOneBuffers& b, int64_t n, const LocalStep& step) {
-  for_tasks(n, [&](int64_t i, int64_t end) {
-    local_task(b.next + i, b.x + i, b.g + i, b.m + i, b.v + i, b.moved + i, b.synced + i, end - i, step);
+void local_step(const ZeroOneBuffers& b, Range range, const LocalStep& step) {
+  float *next = out(b.next, range), *m = out(b.m, range), *moved = out(b.moved, range);
+  const float *x = in(b.x, range), *g = in(b.g, range), *v = in(b.v, range), *synced = in(b.synced, range);
+  for_tasks(range.numel, [&](int64_t i, int64_t end) {
+    local_task(next + i, x + i, g + i, m + i, v + i, moved + i, synced + i, end - i, step);
   });
 }
 
-void scale_by_root(float* moved, const float* v, int64_t n, float eps) {
-  for_tasks(n, [&](int64_t i, int64_t end) { scale_task(moved + i, v + i, end - i, eps); });
+void scale_by_root(const at::Tensor& moved, const at::Tensor& v, float eps) {
+  float* pm = out(moved);
+  const float* pv = in(v, whole(moved));
+  for_tasks(moved.numel(), [&](int64_t i, int64_t end) { scale_task(pm + i, pv + i, end - i, eps); });
 }
 
-void sync_step(const ZeroOneBuffers& b, int64_t n, float lr_sum, float eps, float reach, bool masked) {
-  for_tasks(n, [&](int64_t i, int64_t end) {
-    sync_task(b.next + i, b.m + i, b.v + i, b.moved + i, b.synced + i, end - i, lr_sum, eps, reach, masked);
+void sync_step(const ZeroOneBuffers& b, Range range, float lr_sum, float eps, float reach, bool masked) {
+  float *next = out(b.next, range), *m = out(b.m, range), *moved = out(b.moved, range), *synced = out(b.synced, range);
+  const float* v = in(b.v, range);
+  for_tasks(range.numel, [&](int64_t i, int64_t end) {
+    sync_task(next + i, m + i, v + i, moved + i, synced + i, end - i, lr_sum, eps, reach, masked);
   });
 }
 

@@ -10,35 +10,28 @@ Adamw::Adamw(const Layout& layout, const AdamwOptions& options)
     : spans_(spans(layout)),
       groups_(layout.groups),
       options_(options),
-      m_(at::zeros({layout.numel}, at::kFloat)),
-      v_(at::zeros({layout.numel}, at::kFloat)) {}
+      m_(at::zeros({layout.numel}, layout.options)),
+      v_(at::zeros({layout.numel}, layout.options)) {}
 
-kernels::AdamwStep adamw_step(const AdamwOptions& o, int64_t t, double lr, double decay_share) {
-  const auto [b1, b2] = o.betas;
-  const double c1 = o.bias_correction ? 1 - std::pow(b1, static_cast<double>(t)) : 1;
-  const double c2 = o.bias_correction ? 1 - std::pow(b2, static_cast<double>(t)) : 1;
-  const double wd = decay_share * o.weight_decay;
-  return {
-      .beta1 = static_cast<float>(b1),
-      .one_minus_beta1 = static_cast<float>(1 - b1),
-      .beta2 = static_cast<float>(b2),
-      .one_minus_beta2 = static_cast<float>(1 - b2),
-      .decay = static_cast<float>(1 - lr * wd),
-      .rate = static_cast<float>(lr / c1),
-      .root = static_cast<float>(1 / std::sqrt(c2)),
-      .eps = static_cast<float>(o.eps),
-  };
+Corrections corrections(const AdamwOptions& o, int64_t t) {
+  if (!o.bias_correction) return {};
+  return {1 - std::pow(o.betas[0], static_cast<double>(t)), 1 - std::pow(o.betas[1], static_cast<double>(t))};
+}
+
+kernels::AdamwStep adamw_step(const kernels::Moments& moments, const Corrections& c, double lr, double weight_decay) {
+  return {.moments = moments,
+          .decay = static_cast<float>(1 - lr * weight_decay),
+          .rate = static_cast<float>(lr / c.first),
+          .root = static_cast<float>(1 / std::sqrt(c.second))};
 }
 
 void Adamw::apply(const Update& u) {
-  auto* next = u.next.mutable_data_ptr<float>();
-  auto* m = m_.mutable_data_ptr<float>();
-  auto* v = v_.mutable_data_ptr<float>();
-  const auto* x = u.x.const_data_ptr<float>();
-  const auto* g = u.grad.const_data_ptr<float>();
-  for (const auto& [at, numel, group] : spans_)
-    kernels::adamw(next + at, x + at, g + at, m + at, v + at, numel,
-                   adamw_step(options_, u.t, u.lr[group], groups_[group].weight_decay));
+  const auto moments = kernels::moments(options_.betas, options_.eps);
+  const auto c = corrections(options_, u.t);
+  for (const Span& span : spans_) {
+    const double wd = groups_[span.group].weight_decay * options_.weight_decay;
+    kernels::adamw(u.next, u.x, u.grad, m_, v_, span.range(), adamw_step(moments, c, u.lr[span.group], wd));
+  }
 }
 
 State Adamw::state() { return {{"m", {m_, Scope::per_replica}}, {"v", {v_, Scope::per_replica}}}; }

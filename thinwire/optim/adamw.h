@@ -16,8 +16,13 @@ struct AdamwOptions {
   bool bias_correction = true;
 };
 
-// What update t is for numbers of this learning rate; `decay_share` of the weight decay is theirs.
-kernels::AdamwStep adamw_step(const AdamwOptions& options, int64_t t, double lr, double decay_share);
+// What bias correction divides the moments by: 1 - beta^t, or 1 without it.
+struct Corrections {
+  double first = 1, second = 1;
+};
+Corrections corrections(const AdamwOptions& options, int64_t t);
+// The update of numbers with this learning rate and weight decay.
+kernels::AdamwStep adamw_step(const kernels::Moments& moments, const Corrections& c, double lr, double weight_decay);
 
 class Adamw final : public Rule {
  public:

@@ -1,12 +1,15 @@
 #include "thinwire/optim/flat.h"
 
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <memory>
 #include <set>
+
+#include "thinwire/kernels/host_span.h"
 
 namespace thinwire::optim {
 
@@ -18,11 +21,11 @@ Flat::Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels, at:
                 " labels");
   layout_.names = std::move(labels.names);
   for (Piece& piece : layout_.pieces) piece.duplicate = !labels.duplicates.empty() && labels.duplicates[piece.tensor];
-  x = at::zeros({layout_.numel}, at::kFloat);
-  grad = at::zeros({layout_.numel}, at::kFloat);
+  x = at::zeros({layout_.numel}, layout_.options);
+  grad = at::zeros({layout_.numel}, layout_.options);
   if (compute != at::kFloat) {
-    low_ = at::zeros({layout_.numel}, compute);
-    low_grad_ = at::zeros({layout_.numel}, compute);
+    low_ = at::zeros({layout_.numel}, layout_.options.dtype(compute));
+    low_grad_ = at::zeros_like(low_);
   }
   std::set<const at::TensorImpl*> seen;
   for (const Piece& piece : layout_.pieces) {
@@ -83,9 +86,12 @@ void Flat::grad_ready(int piece) {
 std::string weights_hash(const Layout& layout, const at::Tensor& x) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(state.get());
-  const float* values = x.const_data_ptr<float>();
-  for (const Piece& piece : layout.pieces)
-    XXH3_64bits_update(state.get(), values + piece.at, static_cast<size_t>(piece.numel) * sizeof(float));
+  const at::Tensor host = x.cpu();
+  const auto values = kernels::host_span<const float>(host);
+  for (const Piece& piece : layout.pieces) {
+    const auto own = values.subspan(piece.at, piece.numel);
+    XXH3_64bits_update(state.get(), own.data(), own.size_bytes());
+  }
   return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/lamb.h"
 
 namespace thinwire::optim {
@@ -18,40 +19,30 @@ Lamb::Lamb(const Layout& layout, const LambOptions& options, OverShards over_sha
     : layout_(layout),
       options_(options),
       over_shards_(std::move(over_shards)),
-      m_(at::zeros({layout.numel}, at::kFloat)),
-      v_(at::zeros({layout.numel}, at::kFloat)),
+      m_(at::zeros({layout.numel}, layout.options)),
+      v_(at::zeros({layout.numel}, layout.options)),
       norms_(at::zeros({layout.tensors, 2}, at::kDouble)) {}
 
 void Lamb::apply(const Update& u) {
   const auto [b1, b2] = options_.betas;
   const double t = static_cast<double>(u.t);
   const double correction = options_.bias_correction ? std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t)) : 1;
-  auto step_of = [&, b1 = b1, b2 = b2](const Piece& piece) {
-    return kernels::LambStep{
-        .beta1 = static_cast<float>(b1),
-        .one_minus_beta1 = static_cast<float>(1 - b1),
-        .beta2 = static_cast<float>(b2),
-        .one_minus_beta2 = static_cast<float>(1 - b2),
-        .eps = static_cast<float>(options_.eps),
-        .weight_decay = static_cast<float>(layout_.groups[piece.group].weight_decay * options_.weight_decay),
-    };
+  const auto moments = kernels::moments(options_.betas, options_.eps);
+  auto step_of = [&](const Piece& piece) {
+    const double wd = layout_.groups[piece.group].weight_decay * options_.weight_decay;
+    return kernels::LambStep{.moments = moments, .weight_decay = static_cast<float>(wd)};
   };
-  auto* norms = norms_.zero_().mutable_data_ptr<double>();
-  const auto *x = u.x.const_data_ptr<float>(), *g = u.grad.const_data_ptr<float>();
-  auto *m = m_.mutable_data_ptr<float>(), *v = v_.mutable_data_ptr<float>();
+  const auto norms = kernels::host_span<double>(norms_.zero_());
   for (const Piece& piece : layout_.pieces) {
-    const int64_t at = piece.at;
-    const auto own = kernels::lamb_moments(x + at, g + at, m + at, v + at, piece.numel, step_of(piece));
+    const auto own = kernels::lamb_moments(u.x, u.grad, m_, v_, piece.range(), step_of(piece));
     norms[2 * piece.tensor] += own.x;
     norms[2 * piece.tensor + 1] += own.u;
   }
   if (over_shards_) over_shards_(norms_, Over::sum);
   for (const Piece& piece : layout_.pieces) {
-    const int64_t at = piece.at;
-    const auto step = step_of(piece);
     const double c = trust_ratio(norms[2 * piece.tensor], norms[2 * piece.tensor + 1], options_.trust);
-    kernels::lamb_apply(u.next.mutable_data_ptr<float>() + at, x + at, m + at, v + at, piece.numel,
-                        static_cast<float>(u.lr[piece.group] * correction * c), step.eps, step.weight_decay);
+    kernels::lamb_apply(u.next, u.x, m_, v_, piece.range(), static_cast<float>(u.lr[piece.group] * correction * c),
+                        step_of(piece));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/kernels/sgd.h"
 
@@ -13,14 +14,14 @@ Lars::Lars(const Layout& layout, const LarsOptions& options, OverShards over_sha
     : layout_(layout),
       options_(options),
       over_shards_(std::move(over_shards)),
-      m_(at::zeros({layout.numel}, at::kFloat)),
+      m_(at::zeros({layout.numel}, layout.options)),
       norms_(at::zeros({layout.tensors, 2}, at::kDouble)) {}
 
 void Lars::apply(const Update& u) {
-  auto* norms = norms_.zero_().mutable_data_ptr<double>();
+  const auto norms = kernels::host_span<double>(norms_.zero_());
   for (const Piece& piece : layout_.pieces) {
-    norms[2 * piece.tensor] += kernels::sum_squares(u.x.narrow(0, piece.at, piece.numel));
-    norms[2 * piece.tensor + 1] += kernels::sum_squares(u.grad.narrow(0, piece.at, piece.numel));
+    norms[2 * piece.tensor] += kernels::sum_squares(u.x, piece.range());
+    norms[2 * piece.tensor + 1] += kernels::sum_squares(u.grad, piece.range());
   }
   if (over_shards_) over_shards_(norms_, Over::sum);
   for (const Piece& piece : layout_.pieces) {
@@ -31,8 +32,7 @@ void Lars::apply(const Update& u) {
     const double rate = u.lr[piece.group] * lambda;
     u.grad.narrow(0, piece.at, piece.numel).mul_(static_cast<float>(rate));
     kernels::sgd(
-        u.next.mutable_data_ptr<float>() + piece.at, u.x.const_data_ptr<float>() + piece.at,
-        u.grad.const_data_ptr<float>() + piece.at, m_.mutable_data_ptr<float>() + piece.at, piece.numel,
+        u.next, u.x, u.grad, m_, piece.range(),
         {.lr = 1, .momentum = static_cast<float>(options_.momentum), .weight_decay = static_cast<float>(rate * wd)});
   }
 }

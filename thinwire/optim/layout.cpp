@@ -1,9 +1,11 @@
 #include "thinwire/optim/layout.h"
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reduce.h"
 
 namespace thinwire::optim {
@@ -13,10 +15,11 @@ Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
   int tensor = 0;
   for (const auto& unit : units) {
     for (const auto& t : unit) {
+      layout.options = layout.options.device(t.device());
       layout.pieces.push_back({layout.numel, t.numel(), tensor++, t.dim() >= 2 ? kDecayed : kUndecayed});
       layout.numel += t.numel();
     }
-    layout.numel = (layout.numel + kBlock - 1) / kBlock * kBlock;
+    layout.numel = kernels::blocks(layout.numel) * kBlock;
   }
   layout.tensors = tensor;
   layout.ranges = {{.first = 0, .count = layout.numel / kBlock}};
@@ -26,7 +29,7 @@ Layout make_layout(const std::vector<std::vector<at::Tensor>>& units) {
 double sum_squares(const Layout& layout, const at::Tensor& flat) {
   double sum = kernels::sum_squares(flat);  // padding is zero
   for (const Piece& piece : layout.pieces)
-    if (piece.duplicate) sum -= kernels::sum_squares(flat.narrow(0, piece.at, piece.numel));
+    if (piece.duplicate) sum -= kernels::sum_squares(flat, piece.range());
   return sum;
 }
 
@@ -41,12 +44,13 @@ std::vector<Span> spans(const Layout& layout) {
   return joined;
 }
 
-std::vector<int32_t> valid_counts(const Layout& layout) {
-  std::vector<int32_t> valid(layout.numel / kBlock);
+at::Tensor valid_counts(const Layout& layout) {
+  const at::Tensor counts = at::zeros({layout.numel / kBlock}, at::kInt);
+  const auto valid = kernels::host_span<int32_t>(counts);
   for (const Piece& piece : layout.pieces)
     for (int64_t at = piece.at, end = piece.at + piece.numel; at < end; at = (at / kBlock + 1) * kBlock)
       valid[at / kBlock] = static_cast<int32_t>(std::min(end - at / kBlock * kBlock, kBlock));
-  return valid;
+  return counts.to(layout.options.device());
 }
 
 std::string place_in(const Layout& layout, int64_t i) {

@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "thinwire/kernels/range.h"
+
 namespace thinwire::optim {
 
-inline constexpr int64_t kBlock = 1024;
+using kernels::kBlock;
 
 // What these flat weights hold of one parameter: all of it, unless a replica is sharded.
 struct Piece {
@@ -22,6 +24,7 @@ struct Piece {
   int group;               // which learning rate and weight decay
   int64_t offset = 0;      // of its first element in the parameter
   bool duplicate = false;  // another rank of the replica holds the same numbers: norms of the whole count theirs
+  kernels::Range range() const { return {at, numel}; }
 };
 
 // Parameters that share a learning rate (Update::lr) and a weight decay.
@@ -49,8 +52,9 @@ struct Layout {
   std::vector<Piece> pieces = {};       // ascending
   int64_t tensors = 0;                  // parameters of the whole model: numbers by tensor are so many on every shard
   std::vector<ParameterGroup> groups = {{.weight_decay = 1}, {.weight_decay = 0}};
-  std::vector<std::string> names = {};  // of the parameters, for messages; may be empty
-  std::vector<Matrix> matrices = {};    // those that rules for matrices (muon) may treat as such
+  std::vector<std::string> names = {};     // of the parameters, for messages; may be empty
+  std::vector<Matrix> matrices = {};       // those that rules for matrices (muon) may treat as such
+  at::TensorOptions options = at::kFloat;  // of flat vectors: fp32, on the device the parameters are on
 };
 
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);
@@ -62,11 +66,12 @@ double sum_squares(const Layout& layout, const at::Tensor& flat);
 struct Span {
   int64_t at, numel;
   int group;
+  kernels::Range range() const { return {at, numel}; }
 };
 std::vector<Span> spans(const Layout& layout);
 
-// How many elements of each block belong to parameters, from the block's beginning; the rest is padding.
-std::vector<int32_t> valid_counts(const Layout& layout);
+// How many elements of each block belong to parameters, from the block's beginning; the rest is padding. int32.
+at::Tensor valid_counts(const Layout& layout);
 
 // Where element i belongs, for messages: "element 7 of head.bias".
 std::string place_in(const Layout& layout, int64_t i);

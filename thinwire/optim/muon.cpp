@@ -43,19 +43,19 @@ Muon::Muon(const Layout& layout, const MuonOptions& options)
       others_(without_matrices(layout)),
       groups_(layout.groups),
       options_(options),
-      m_(at::zeros({layout.numel}, at::kFloat)),
-      v_(at::zeros({numel(others_)}, at::kFloat)) {
+      m_(at::zeros({layout.numel}, layout.options)),
+      v_(at::zeros({numel(others_)}, layout.options)) {
   TORCH_CHECK(!matrices_.empty(), "[optim.muon] there is no weight matrix between embedding and head");
   int64_t largest = 0;
   for (const Matrix& m : matrices_) largest = std::max(largest, m.rows * m.columns);
-  u_ = at::empty({largest}, at::kFloat);
+  u_ = at::empty({largest}, layout.options);
 }
 
 Muon::Scratch& Muon::scratch(int64_t rows, int64_t columns) {
   auto [it, fresh] = scratch_.try_emplace({rows, columns});
   if (fresh) {
     const auto [shorter, longer] = std::minmax(rows, columns);
-    auto make = [&](int64_t r, int64_t c) { return at::empty({r, c}, options_.ns_dtype); };
+    auto make = [&](int64_t r, int64_t c) { return at::empty({r, c}, m_.options().dtype(options_.ns_dtype)); };
     it->second = {.start = make(rows, columns),
                   .x = make(shorter, longer),
                   .next = make(shorter, longer),
@@ -96,12 +96,14 @@ void Muon::apply(const Update& u) {
     next.mul_(decay);
     next.add_(orthogonalised(direction), -step);
   }
+  const AdamwOptions& adamw = options_.adamw;
+  const auto moments = kernels::moments(adamw.betas, adamw.eps);
+  const auto c = corrections(adamw, u.t);
   int64_t packed = 0;
   for (const auto& [at, numel, group] : others_) {
-    const auto step = adamw_step(options_.adamw, u.t, u.lr[group], groups_[group].weight_decay);
-    kernels::adamw(u.next.mutable_data_ptr<float>() + at, u.x.const_data_ptr<float>() + at,
-                   u.grad.const_data_ptr<float>() + at, m_.mutable_data_ptr<float>() + at,
-                   v_.mutable_data_ptr<float>() + packed, numel, step);
+    auto part = [at = at, numel = numel](const at::Tensor& flat) { return flat.narrow(0, at, numel); };
+    kernels::adamw(part(u.next), part(u.x), part(u.grad), part(m_), v_.narrow(0, packed, numel), {0, numel},
+                   adamw_step(moments, c, u.lr[group], groups_[group].weight_decay * adamw.weight_decay));
     packed += numel;
   }
 }

@@ -8,22 +8,15 @@ namespace thinwire::optim {
 
 Sgd::Sgd(const Layout& layout, const SgdOptions& options)
     : spans_(spans(layout)), groups_(layout.groups), options_(options) {
-  if (options.momentum > 0) m_ = at::zeros({layout.numel}, at::kFloat);
+  if (options.momentum > 0) m_ = at::zeros({layout.numel}, layout.options);
 }
 
 void Sgd::apply(const Update& u) {
-  auto* next = u.next.mutable_data_ptr<float>();
-  auto* m = m_.defined() ? m_.mutable_data_ptr<float>() : nullptr;
-  const auto* x = u.x.const_data_ptr<float>();
-  const auto* g = u.grad.const_data_ptr<float>();
-  for (const auto& [at, numel, group] : spans_) {
-    const kernels::SgdStep step{
-        .lr = static_cast<float>(u.lr[group]),
-        .momentum = static_cast<float>(options_.momentum),
-        .weight_decay = static_cast<float>(groups_[group].weight_decay * options_.weight_decay),
-    };
-    kernels::sgd(next + at, x + at, g + at, m ? m + at : nullptr, numel, step);
-  }
+  for (const Span& span : spans_)
+    kernels::sgd(u.next, u.x, u.grad, m_, span.range(),
+                 {.lr = static_cast<float>(u.lr[span.group]),
+                  .momentum = static_cast<float>(options_.momentum),
+                  .weight_decay = static_cast<float>(groups_[span.group].weight_decay * options_.weight_decay)});
 }
 
 State Sgd::state() {

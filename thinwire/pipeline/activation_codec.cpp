@@ -1,5 +1,7 @@
 #include "thinwire/pipeline/activation_codec.h"
 
+#include <fmt/ranges.h>
+
 #include <charconv>
 
 #include "thinwire/base/errors.h"
@@ -11,9 +13,8 @@ namespace {
 constexpr std::string_view kThreshold = "threshold:";
 
 [[noreturn]] void no_such_codec(std::string_view text) {
-  std::string_view others = compress::kCodecHelp;
-  others.remove_prefix(others.find(": ") + 2);
-  throw BadInput("there is no codec \"{}\" between stages (there are: {}, threshold:KEEP)", text, others);
+  throw BadInput("there is no codec \"{}\" between stages (there are: {}, threshold:KEEP)", text,
+                 fmt::join(compress::codec_names(), ", "));
 }
 
 }  // namespace

@@ -6,16 +6,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <span>
 
 #include "thinwire/kernels/threshold.h"
 
 namespace thinwire::pipeline {
 namespace {
-
-std::span<uint8_t> bytes_of(const at::Tensor& message) {
-  return {message.mutable_data_ptr<uint8_t>(), static_cast<size_t>(message.numel())};
-}
 
 compress::CodecPtr dense_codec(const ActivationCodec& codec) {
   return codec.text == "none" || codec.keep() ? nullptr : compress::make_codec(codec.text);
@@ -52,7 +47,7 @@ void StageChannel::send(const at::Tensor& x) {
   if (!codec_ && !threshold_) return post(x.contiguous());
   const at::Tensor values = x.contiguous().to(at::kFloat);
   if (codec_) return post(encoded(values));
-  check_finite(kernels::count_reaching(values.const_data_ptr<float>(), values.numel(), kernels::kNotFinite) == 0);
+  check_finite(kernels::count_reaching(values, kernels::kNotFinite) == 0);
   if (!upstream()) return post(pick(x, next_mask()));
   auto letters = threshold_->encode(x);
   post(std::move(letters.head), comm::TrafficKind::control);
@@ -66,11 +61,10 @@ void StageChannel::post(at::Tensor message, comm::TrafficKind kind) {
 }
 
 at::Tensor StageChannel::encoded(const at::Tensor& values) {
-  const int64_t n = values.numel();
-  if (free_.empty()) free_.push_back(at::empty({codec_->bytes(n)}, at::kByte));
+  if (free_.empty()) free_.push_back(at::empty({codec_->bytes(values.numel())}, values.options().dtype(at::kByte)));
   at::Tensor message = std::move(free_.back());
   free_.pop_back();
-  check_finite(codec_->encode(values.const_data_ptr<float>(), nullptr, n, {}, bytes_of(message)) < 0);
+  check_finite(codec_->encode(values.view(-1), {}, message) < 0);
   return message;
 }
 
@@ -96,9 +90,10 @@ Mask StageChannel::next_mask() {
 
 at::Tensor StageChannel::activation_from_wire() {
   const int64_t n = c10::multiply_integers(activation_.shape);
-  const at::Tensor head = at::empty({kHeadBytes}, at::kByte);
+  const auto bytes = activation_.options().dtype(at::kByte);
+  const at::Tensor head = at::empty({kHeadBytes}, bytes);
   meter_->wait(*stages_->recv(head, peer_, comm::TrafficKind::control));
-  const at::Tensor body = at::empty({body_bytes(head, n, activation_.dtype)}, at::kByte);
+  const at::Tensor body = at::empty({body_bytes(head, n, activation_.dtype)}, bytes);
   meter_->wait(*stages_->recv(body, peer_));
   auto [x, mask] = decode(head, body, activation_.shape, activation_.dtype);
   masks_.push_back(std::move(mask));
@@ -109,15 +104,15 @@ at::Tensor StageChannel::from_wire() {
   if (threshold_ && !upstream()) return activation_from_wire();
   if (threshold_) {
     const Mask mask = next_mask();
-    const at::Tensor values = at::empty({mask.count}, activation_.dtype);
+    const at::Tensor values = at::empty({mask.count}, activation_.options());
     meter_->wait(*stages_->recv(values, peer_));
     return spread(values, mask, activation_.shape);
   }
-  at::Tensor x = at::empty(activation_.shape, codec_ ? at::kFloat : activation_.dtype);
-  if (codec_ && !incoming_.defined()) incoming_ = at::empty({codec_->bytes(x.numel())}, at::kByte);
+  at::Tensor x = at::empty(activation_.shape, activation_.options().dtype(codec_ ? at::kFloat : activation_.dtype));
+  if (codec_ && !incoming_.defined()) incoming_ = at::empty({codec_->bytes(x.numel())}, x.options().dtype(at::kByte));
   meter_->wait(*stages_->recv(codec_ ? incoming_ : x, peer_));
   if (!codec_) return x;
-  codec_->decode(bytes_of(incoming_), x.mutable_data_ptr<float>(), x.numel(), {}, /*add=*/false);
+  codec_->decode(incoming_, x.view(-1));
   return x.to(activation_.dtype);
 }
 
@@ -148,7 +143,7 @@ void StageChannel::get(const State& state, const std::string& prefix) {
   const int64_t n = c10::multiply_integers(activation_.shape);
   masks_.clear();
   for (int64_t k = 0; k < get_int(state, prefix + "masks"); ++k) {
-    const at::Tensor bits = at::empty({mask_bytes(n)}, at::kByte);
+    const at::Tensor bits = at::empty({mask_bytes(n)}, activation_.options().dtype(at::kByte));
     thinwire::get(state, fmt::format("{}mask.{}", prefix, k), bits);
     masks_.push_back(mask_of(bits, n));
   }

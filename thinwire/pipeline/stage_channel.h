@@ -25,6 +25,8 @@ struct ActivationSpec {
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;
   ActivationCodec codec = {};  // none: as it is
+  at::Device device = at::kCPU;
+  at::TensorOptions options() const { return at::device(device).dtype(dtype); }
 };
 
 // Bytes of one activation on the wire; with a threshold, of one that keeps as many numbers as it is meant to.

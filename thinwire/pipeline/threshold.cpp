@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/threshold.h"
 #include "thinwire/kernels/top_k.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 constexpr uint8_t kId = 6;  // those before are compress/codecs.cpp's
 
-const uint8_t* bytes_of(const at::Tensor& letter) { return letter.const_data_ptr<uint8_t>(); }
 int64_t width_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
 // Where the numbers of a body lie.
@@ -30,20 +30,19 @@ at::Tensor values_in(const at::Tensor& body, int64_t n, at::ScalarType dtype) {
 void pick_into(at::Tensor values, const at::Tensor& x, const Mask& mask) {
   const at::Tensor wide = x.contiguous().to(at::kFloat);
   const bool direct = values.scalar_type() == at::kFloat;
-  const at::Tensor picked = direct ? values : at::empty(values.sizes(), at::kFloat);
-  kernels::pick_marked(wide.const_data_ptr<float>(), wide.numel(), bytes_of(mask.bits),
-                       picked.mutable_data_ptr<float>());
+  const at::Tensor picked = direct ? values : at::empty(values.sizes(), wide.options());
+  kernels::pick_marked(wide, mask.bits, picked);
   if (!direct) values.copy_(picked);  // exact: they were of this type
 }
 
 int64_t count_of(const at::Tensor& head, int64_t n, at::ScalarType dtype) {
   TORCH_CHECK(head.numel() == kHeadBytes, "[pipeline.threshold] a head has ", kHeadBytes, " bytes, got ", head.numel());
-  const uint8_t* byte = bytes_of(head);
+  const auto byte = kernels::host_span<const uint8_t>(head);
   TORCH_CHECK(byte[0] == 'T' && byte[1] == 'W' && byte[2] == kId, "[pipeline.threshold] these bytes are not a head");
   TORCH_CHECK(byte[3] == width_of(dtype), "[pipeline.threshold] wanted numbers of ", width_of(dtype),
               " bytes, got some of ", int{byte[3]});
   uint32_t count;
-  std::memcpy(&count, byte + 4, 4);
+  std::memcpy(&count, byte.data() + 4, 4);
   TORCH_CHECK(count <= n, "[pipeline.threshold] ", count, " of ", n, " numbers cannot be sent");
   return count;
 }
@@ -53,27 +52,25 @@ int64_t count_of(const at::Tensor& head, int64_t n, at::ScalarType dtype) {
 Mask mask_of(at::Tensor bits, int64_t n) {
   TORCH_CHECK(bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == mask_bytes(n),
               "[pipeline.threshold] a mask of ", n, " numbers has ", mask_bytes(n), " bytes, got ", bits.numel());
-  const uint8_t* byte = bytes_of(bits);
-  bool clean = n % 8 == 0 || (byte[n / 8] & (0xff >> n % 8)) == 0;
-  for (int64_t k = (n + 7) / 8; k < bits.numel(); ++k) clean &= byte[k] == 0;
-  TORCH_CHECK(clean, "[pipeline.threshold] a mask of ", n, " numbers marks some behind the last");
-  const int64_t count = kernels::count_marked(byte, n);
+  TORCH_CHECK(!kernels::marks_behind(bits, n), "[pipeline.threshold] a mask of ", n,
+              " numbers marks some behind the last");
+  const int64_t count = kernels::count_marked(bits, n);
   return {std::move(bits), count};
 }
 
 at::Tensor pick(const at::Tensor& x, const Mask& mask) {
   TORCH_CHECK(mask.bits.numel() == mask_bytes(x.numel()), "[pipeline.threshold] the mask is of another message");
-  at::Tensor values = at::empty({mask.count}, x.scalar_type());
+  at::Tensor values = at::empty({mask.count}, x.options());
   pick_into(values, x, mask);
   return values;
 }
 
 at::Tensor spread(const at::Tensor& values, const Mask& mask, at::IntArrayRef shape) {
-  at::Tensor x = at::empty(shape, at::kFloat);
+  at::Tensor x = at::empty(shape, values.options().dtype(at::kFloat));
   TORCH_CHECK(mask.bits.numel() == mask_bytes(x.numel()) && values.numel() == mask.count,
               "[pipeline.threshold] the mask is of another message");
   const at::Tensor wide = values.to(at::kFloat);
-  kernels::spread_marked(wide.const_data_ptr<float>(), x.numel(), bytes_of(mask.bits), x.mutable_data_ptr<float>());
+  kernels::spread_marked(wide, mask.bits, x);
   return x.to(values.scalar_type());
 }
 
@@ -86,31 +83,31 @@ float Threshold::value() const { return std::bit_cast<float>(least_); }
 
 Threshold::Letters Threshold::encode(const at::Tensor& x) {
   const at::Tensor wide = x.contiguous().to(at::kFloat);
-  const float* v = wide.const_data_ptr<float>();
   const int64_t n = wide.numel();
   TORCH_CHECK(n <= UINT32_MAX, "[pipeline.threshold] a message holds up to 2^32 - 1 numbers, got ", n);
   const auto K = std::min<int64_t>(n, static_cast<int64_t>(std::ceil(keep_ * static_cast<double>(n))));
 
   const auto leaves_band = [&] {
-    const int64_t count = kernels::count_reaching(v, n, least_);
+    const int64_t count = kernels::count_reaching(wide, least_);
     return 2 * count < K || count > 2 * K;
   };
   if (K == n)
     least_ = 0;
   else if (messages_ % renew_ == 0 || leaves_band())
-    least_ = std::max(1u, kernels::kth_magnitude(v, n, K));  // 1: no zeros
+    least_ = std::max(1u, kernels::kth_magnitude(wide, K));  // 1: no zeros
   ++messages_;
 
-  Letters letters{at::empty({kHeadBytes}, at::kByte), {}, {at::zeros({mask_bytes(n)}, at::kByte)}};
-  kernels::mark_reaching(v, n, least_, letters.mask.bits.mutable_data_ptr<uint8_t>());
-  const int64_t sent = letters.mask.count = kernels::count_marked(bytes_of(letters.mask.bits), n);
+  const auto bytes = x.options().dtype(at::kByte);
+  Letters letters{at::empty({kHeadBytes}, bytes), {}, {at::zeros({mask_bytes(n)}, bytes)}};
+  kernels::mark_reaching(wide, least_, letters.mask.bits);
+  const int64_t sent = letters.mask.count = kernels::count_marked(letters.mask.bits, n);
 
   const auto count = static_cast<uint32_t>(sent);
   const uint8_t head[4] = {'T', 'W', kId, static_cast<uint8_t>(width_of(x.scalar_type()))};
-  auto* to = letters.head.mutable_data_ptr<uint8_t>();
-  std::memcpy(to, head, 4);
-  std::memcpy(to + 4, &count, 4);
-  letters.body = at::empty({mask_bytes(n) + sent * width_of(x.scalar_type())}, at::kByte);
+  const auto to = kernels::host_span<uint8_t>(letters.head);
+  std::memcpy(to.data(), head, 4);
+  std::memcpy(to.data() + 4, &count, 4);
+  letters.body = at::empty({mask_bytes(n) + sent * width_of(x.scalar_type())}, bytes);
   letters.body.narrow(0, 0, mask_bytes(n)).copy_(letters.mask.bits);
   pick_into(values_in(letters.body, n, x.scalar_type()), wide, letters.mask);
   return letters;

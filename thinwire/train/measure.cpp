@@ -73,9 +73,11 @@ bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
   std::array<at::Tensor, 4> vectors;
   for (auto& v : vectors) v = at::empty({kNumel}).fill_(0.25);
   auto p = [&](int i) { return vectors[i].mutable_data_ptr<float>(); };
-  const kernels::AdamwStep adamw{0.9f, 0.1f, 0.95f, 0.05f, 0.9999f, 1e-3f, 1.0f, 1e-8f};
+  const kernels::AdamwStep adamw{kernels::moments({0.9, 0.95}, 1e-8), 0.9999f, 1e-3f, 1.0f};
   const kernels::SgdStep sgd{1e-3f, 0.9f, 1e-4f};
-  const kernels::OuterBuffers outer{p(0), p(1), p(2), p(3), nullptr};
+  const at::Tensor &x = vectors[0], &g = vectors[1], &m = vectors[2], &v = vectors[3];
+  const kernels::Range all{0, kNumel};
+  const kernels::OuterBuffers outer{x, g, m, v, {}};
   struct Pass {
     const char* name;
     int reads, writes;
@@ -85,12 +87,12 @@ bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
   std::vector<Pass> passes = {
       {"triad", 2, 1, [&] { triad(p(0), p(1), p(2), 0.5f, kNumel); }},
       {"copy", 1, 1, [&] { std::memcpy(p(0), p(1), kNumel * 4); }},
-      {"adamw", 4, 3, [&] { kernels::adamw(p(0), p(0), p(1), p(2), p(3), kNumel, adamw); }},
-      {"sgd", 3, 2, [&] { kernels::sgd(p(0), p(0), p(1), p(2), kNumel, sgd); }},
-      {"outer update, waiting", 3, 3, [&] { kernels::outer_update(outer, kNumel, {.decay = 0.2f, .bound = 1e-3f}); }},
+      {"adamw", 4, 3, [&] { kernels::adamw(x, x, g, m, v, all, adamw); }},
+      {"sgd", 3, 2, [&] { kernels::sgd(x, x, g, m, all, sgd); }},
+      {"outer update, waiting", 3, 3, [&] { kernels::outer_update(outer, all, {.decay = 0.2f, .bound = 1e-3f}); }},
       {"outer update, late", 4, 4,
-       [&] { kernels::outer_update(outer, kNumel, {.launch = true, .decay = 0.2f, .bound = 1e-3f}); }},
-      {"sum of squares", 1, 0, [&] { kernels::sum_squares(vectors[0]); }},
+       [&] { kernels::outer_update(outer, all, {.launch = true, .decay = 0.2f, .bound = 1e-3f}); }},
+      {"sum of squares", 1, 0, [&] { kernels::sum_squares(x); }},
   };
   for (int i = 0; i < kTries; ++i)  // in turns, so that a slow moment hits all alike
     for (auto& pass : passes) pass.best = std::min(pass.best, seconds_of(pass.run));

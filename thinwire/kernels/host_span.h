@@ -1,0 +1,21 @@
+// The numbers of a small table, where the host decides by them: norms by tensor, the head of a message. The tensor must
+// be contiguous, of this type and in the host's memory. What is as long as the weights is for kernels.
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "thinwire/kernels/memory.h"
+
+namespace thinwire::kernels {
+
+template <class T>
+std::span<T> host_span(const at::Tensor& x) {
+  const auto n = static_cast<size_t>(x.numel());
+  if constexpr (std::is_const_v<T>)
+    return {in<std::remove_const_t<T>>(x), n};
+  else
+    return {out<T>(x), n};
+}
+
+}  // namespace thinwire::kernels

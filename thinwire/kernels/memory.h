@@ -1,0 +1,39 @@
+// Where a tensor becomes memory, and its device is looked at. For kernels: other rooms hand tensors over, and read what
+// is small through host_span.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "thinwire/kernels/range.h"
+
+namespace thinwire::kernels {
+
+// Throws: this build has no kernels for tensors that are not on the CPU (no_cuda.cpp).
+[[noreturn]] void throw_no_kernels(at::Device device);
+
+// That x is contiguous, of this type and on a device that has kernels, and that the range lies in it.
+void check(const at::Tensor& x, at::ScalarType type, Range range);
+
+// What a kernel reads and writes of x: the first element of the range.
+template <class T = float>
+const T* in(const at::Tensor& x, Range range) {
+  check(x, c10::CppTypeToScalarType<T>::value, range);
+  return x.const_data_ptr<T>() + range.at;
+}
+template <class T = float>
+const T* in(const at::Tensor& x) {
+  return in<T>(x, whole(x));
+}
+template <class T = float>
+T* out(const at::Tensor& x, Range range) {
+  check(x, c10::CppTypeToScalarType<T>::value, range);
+  return x.mutable_data_ptr<T>() + range.at;
+}
+template <class T = float>
+T* out(const at::Tensor& x) {
+  return out<T>(x, whole(x));
+}
+// The same of a tensor that may be missing.
+inline float* out_if(const at::Tensor& x, Range range) { return x.defined() ? out(x, range) : nullptr; }
+
+}  // namespace thinwire::kernels
