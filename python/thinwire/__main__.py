@@ -38,6 +38,8 @@ def main() -> int:
     code, error = _C.run(["thinwire", *sys.argv[1:]], make_group)
     if code != 0:
         tell_agent(error)
+        sys.stdout.flush()
+        os._exit(code)  # at once: connections to lost processes have nothing to be closed for
     if dist.is_initialized():
         dist.destroy_process_group()
     return code

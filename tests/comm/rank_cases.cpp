@@ -201,5 +201,14 @@ const RankMain kEarly("early", [](World& world, const Arguments&) -> std::string
   return got.eq(7).all().item<bool>() ? "sevens" : "something else";
 });
 
+// Longer than a backend's own timeout, where a test has set one.
+const RankMain kIdle("idle", [](World& world, const Arguments&) -> std::string {
+  world.group->barrier();
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  at::Tensor x = ones(10);
+  world.group->all_reduce_(x, Reduce::sum, TrafficKind::payload)->wait();
+  return x[0].item<float>() == static_cast<float>(world.size()) ? "still here" : "a wrong sum";
+});
+
 }  // namespace
 }  // namespace thinwire::comm
