@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "cli/arguments.h"
 #include "cli/shell.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "thinwire/base/append_file.h"
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
@@ -21,11 +22,8 @@ std::vector<std::string> split_names(const std::string& list) {
   const auto known = dp::strategy_names();
   std::stringstream stream(list);
   for (std::string name; std::getline(stream, name, ',');) {
-    if (std::ranges::find(known, name) == known.end()) {
-      const std::string near = nearest(name, known);
-      throw BadInput("there is no strategy '{}'{}", name,
-                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
-    }
+    if (std::ranges::find(known, name) == known.end())
+      throw BadInput("there is no strategy '{}'{}", name, did_you_mean(name, known));
     if (std::ranges::find(names, name) != names.end()) throw BadInput("strategy '{}' is named twice", name);
     names.push_back(name);
   }
@@ -56,9 +54,7 @@ void compare_verb(const Arguments& arguments, const std::string& strategies) {
     results.push_back(result);
     const auto line = train::to_json(result, "result").dump();
     if (arguments.json) fmt::print("{}\n", line), std::fflush(stdout);
-    std::ofstream file(dir / "results.jsonl", std::ios::app);
-    file << line << std::endl;
-    if (!file) throw std::runtime_error("could not write " + (dir / "results.jsonl").string());
+    AppendFile(dir / "results.jsonl").write_line(line);
   }
   if (!results.empty()) report::write(dir / "report.html", {dir});
   if (arguments.json) return;

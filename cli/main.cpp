@@ -7,8 +7,8 @@
 
 #include "cli/help.h"
 #include "cli/verbs.h"
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
-#include "thinwire/base/options.h"
 #include "thinwire/train/version.h"
 
 namespace thinwire::cli {
@@ -26,9 +26,8 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
   if (argc < 2 || argv[1][0] == '-' || std::ranges::find(names, argv[1]) != names.end()) return;
-  const std::string near = nearest(argv[1], names);
-  throw BadInput("there is no verb '{}'{}", argv[1],
-                 near.empty() ? " (thinwire --help tells more)" : fmt::format("; did you mean '{}'?", near));
+  const std::string hint = did_you_mean(argv[1], names);
+  throw BadInput("there is no verb '{}'{}", argv[1], hint.empty() ? " (thinwire --help tells more)" : hint);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class Resume(ProgramTest):
                 if name != "absent":
                     run.mkdir()
                 if name == "killed_at_its_start":
-                    (run / ".recipe.toml.tmp").write_text("[mod")
+                    (run / ".recipe.toml.123-0.tmp").write_text("[mod")
                 if name in ("no_checkpoint", "half_written"):
                     shutil.copy(self.home / "whole/recipe.toml", run)
                     (run / "metrics.jsonl").write_text('{"event":"step","step":1,"loss":5}\n{"event":"st')
