@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "cli/arguments.h"
@@ -10,11 +12,15 @@
 #include "cli/show.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "thinwire/base/append_file.h"
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
+#include "thinwire/train/run_record.h"
 
 namespace thinwire::cli {
+namespace fs = std::filesystem;
 namespace {
 
 std::vector<std::string> split_names(const std::string& list) {
@@ -22,11 +28,8 @@ std::vector<std::string> split_names(const std::string& list) {
   const auto known = dp::strategy_names();
   std::stringstream stream(list);
   for (std::string name; std::getline(stream, name, ',');) {
-    if (std::ranges::find(known, name) == known.end()) {
-      const std::string near = nearest(name, known);
-      throw BadInput("there is no strategy '{}'{}", name,
-                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
-    }
+    if (std::ranges::find(known, name) == known.end())
+      throw BadInput("there is no strategy '{}'{}", name, did_you_mean(name, known));
     if (std::ranges::find(names, name) != names.end()) throw BadInput("strategy '{}' is named twice", name);
     names.push_back(name);
   }
@@ -34,7 +37,20 @@ std::vector<std::string> split_names(const std::string& list) {
   return names;
 }
 
-void compare_verb(const Arguments& arguments, const std::string& strategies, Ranks& ranks) {
+// What a strategy ended on before this comparison was stopped. BadInput if that was with another recipe.
+std::optional<train::Result> finished_before(const fs::path& run, const train::Recipe& recipe) {
+  if (!fs::exists(run / "result.json")) return {};
+  const auto before = train::make_recipe(train::read_recipe(run / "recipe.toml"));
+  if (auto difference = train::first_difference(before, recipe, train::Keys::that_decide_weights))
+    throw BadInput("{} was made with another recipe: {}", run.string(), *difference);
+  auto result = train::read_runs({run}).front().result;
+  result.finished = true;
+  return result;
+}
+
+void compare_verb(const Arguments& arguments, const std::string& strategies, bool resume, Ranks& ranks) {
+  if (resume && arguments.dir.empty())
+    throw BadInput("--resume needs --dir, the directory of the comparison to go on with");
   const auto names = split_names(strategies);
   train::RecipeText text;
   std::vector<train::Recipe> recipes;  // all are checked before the first one runs
@@ -45,43 +61,75 @@ void compare_verb(const Arguments& arguments, const std::string& strategies, Ran
       if (ranks.is_rank0()) ranks.check_number(recipe);
   });
   const auto dir = ranks.directory(arguments.directory("compare-" + text.name));
+  std::vector<train::Result> results;
+  for (const auto& name : names) results.push_back({.strategy = name});
   ranks.together([&] {
-    if (!ranks.is_rank0() || !std::filesystem::exists(dir)) return;
-    if (!std::filesystem::is_directory(dir) || !std::filesystem::is_empty(dir))
-      throw BadInput("{} exists and is not empty: choose another --dir", dir.string());
+    if (!ranks.is_rank0() || !fs::exists(dir)) return;
+    if (!fs::is_directory(dir) || (!fs::is_empty(dir) && !resume))
+      throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume", dir.string());
+    for (size_t i = 0; i < names.size(); ++i)
+      if (auto before = finished_before(dir / names[i], recipes[i])) results[i] = *before;
   });
 
   const std::string command = arguments.command("compare") + " --strategies " + shell_word(strategies);
   const Signals signals(
       ranks.is_rank0() ? "thinwire: stopping after this step; a second signal ends it at once\n" : nullptr,
       ranks.joined());
-  std::vector<train::Result> results;
+  std::vector<std::string> failures;
+  bool stopped = false;
   for (size_t i = 0; i < names.size() && !ranks.rank0_says(Signals::stop()); ++i) {
+    if (ranks.rank0_says(results[i].finished)) continue;
     auto observer = ranks.observer(arguments.observer(names[i]));
-    const auto result = ranks.run(
-        recipes[i], {.dir = dir / names[i], .stop = &Signals::stop(), .save = &Signals::save(), .command = command},
-        *observer);
+    train::Result result;
+    try {
+      result = ranks.run(recipes[i],
+                         {.dir = dir / names[i],
+                          .resume = resume,
+                          .stop = &Signals::stop(),
+                          .save = &Signals::save(),
+                          .command = command},
+                         *observer);
+    } catch (const BadInput&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (ranks.joined()) throw;  // the other processes are gone
+      observer.reset();
+      results[i].val_loss = std::numeric_limits<double>::quiet_NaN();
+      failures.push_back(fmt::format("{}: {}", names[i], one_line(error)));
+      if (arguments.json)
+        fmt::print("{}\n",
+                   nlohmann::json{{"event", "failed"}, {"strategy", names[i]}, {"error", one_line(error)}}.dump());
+      else
+        fmt::print("{} failed: {}\n", names[i], one_line(error));
+      continue;
+    }
     observer.reset();
     if (!result.finished) {
       if (arguments.json && ranks.is_rank0()) fmt::print("{}\n", train::to_json(result, "stopped").dump());
+      stopped = true;
       break;
     }
     if (!ranks.is_rank0()) continue;
-    results.push_back(result);
+    results[i] = result;
     const auto line = train::to_json(result, "result").dump();
     if (arguments.json) fmt::print("{}\n", line), std::fflush(stdout);
-    std::ofstream file(dir / "results.jsonl", std::ios::app);
-    file << line << std::endl;
-    if (!file) throw std::runtime_error("could not write " + (dir / "results.jsonl").string());
+    AppendFile(dir / "results.jsonl").write_line(line);
   }
   if (!ranks.is_rank0()) return;
-  if (!results.empty()) report::write(dir / "report.html", {dir});
-  if (arguments.json) return;
-  if (results.size() < names.size())
-    fmt::print("stopped: {} of {} strategies were finished\n", results.size(), names.size());
-  if (results.empty()) return;
-  fmt::print("\n{}\nkept in {}; look at {}\n", comparison_table(results, wants_colour()), dir.string(),
-             (dir / "report.html").string());
+  const auto finished = std::ranges::count_if(results, &train::Result::finished);
+  if (finished > 0) report::write(dir / "report.html", {dir});
+  if (!arguments.json) {
+    const std::string go_on = fmt::format("{} --dir {} --resume", command, shell_word(dir.string()));
+    if (stopped || Signals::stop())
+      fmt::print("stopped: {} of {} strategies were finished; go on with: {}\n", finished, names.size(), go_on);
+    if (finished > 0)
+      fmt::print("\n{}\nkept in {}; look at {}\n", comparison_table(results, wants_colour()), dir.string(),
+                 (dir / "report.html").string());
+  }
+  if (failures.empty()) return;
+  std::fflush(stdout);
+  throw std::runtime_error(
+      fmt::format("{} of {} strategies failed; {}", failures.size(), names.size(), failures.front()));
 }
 
 }  // namespace
@@ -89,11 +137,13 @@ void compare_verb(const Arguments& arguments, const std::string& strategies, Ran
 void add_compare(CLI::App& app, Ranks& ranks) {
   auto* verb = app.add_subcommand("compare", "the same run under several strategies, and a table of what each reached");
   auto arguments = std::make_shared<Arguments>();
+  auto resume = std::make_shared<bool>(false);
   auto strategies = std::make_shared<std::string>("all_reduce,local_sgd,diloco,co2");
   arguments->add_to(*verb);
   verb->add_option("--strategies", *strategies, "names with commas between")
       ->capture_default_str()
       ->type_name("A,B,..");
+  verb->add_flag("--resume", *resume, "go on with the comparison in --dir: what is finished there is not run again");
   verb->footer(
       "The runs come one after the other: same data, same start, same link. The table shows the held-out\n"
       "loss each ended on, its gap to all_reduce, the time, and what went over the wire.\n"
@@ -101,11 +151,13 @@ void add_compare(CLI::App& app, Ranks& ranks) {
       "Equal time: train.seconds=20. Equal work: train.steps=200.\n"
       "A key of [strategy] goes to the strategies that have it. [compare.NAME] in the recipe overrides any\n"
       "key for one strategy.\n"
+      "A strategy that fails (it diverges, say) is named in the table and the others go on; the exit code is\n"
+      "then 1. What was stopped is gone on with by the same command with --dir and --resume.\n"
       "\n"
       "Examples:\n"
       "  thinwire compare recipes/demo.toml --strategies all_reduce,slowmo,co2\n"
       "  thinwire compare recipes/demo.toml link.replicas=10mbit/80ms train.seconds=60");
-  verb->callback([=, &ranks] { compare_verb(*arguments, *strategies, ranks); });
+  verb->callback([=, &ranks] { compare_verb(*arguments, *strategies, *resume, ranks); });
 }
 
 }  // namespace thinwire::cli

@@ -7,12 +7,19 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
-#include "cli/completion_scripts.h"
 #include "cli/verbs.h"
 #include "thinwire/train/recipe.h"
 
 namespace thinwire::cli {
+
+// completion.bash, .zsh and .fish, which the build embeds, with places (@VERBS@ ..) that are filled in here.
+//
+// In all of them: `verb` is the verb so far, `wants` what may stand at the cursor: recipe, keys, folder, strategies,
+// "words:a b", text. "recipe keys" means a recipe first and keys after it; "recipe? keys" keys at any time.
+extern const std::string_view kBashCompletion, kZshCompletion, kFishCompletion;
+
 namespace {
 
 using Words = std::vector<std::string>;
@@ -191,14 +198,14 @@ std::string script(const CLI::App& app, const std::string& shell) {
   const auto verbs = verbs_of(app);
   const auto keys = all_keys();
   const std::pair<const char*, std::string> places[] = {
-      {"@VERBS@", shell == "bash"  ? bash_verbs(verbs)
-                  : shell == "zsh" ? zsh_verbs(verbs)
-                                   : fish_lines(verbs)},
-      {"@FLAGS@", flag_cases(verbs)},
-      {"@VALUES@", value_cases(keys)},
+      {"@VERBS@\n", shell == "bash"  ? bash_verbs(verbs)
+                    : shell == "zsh" ? zsh_verbs(verbs)
+                                     : fish_lines(verbs)},
+      {"@FLAGS@\n", flag_cases(verbs)},
+      {"@VALUES@\n", value_cases(keys)},
       {"@KEYS@", shell == "fish" ? fish_keys(keys) : names_of(keys)},
       {"@STRATEGIES@", fmt::format("{}", fmt::join(dp::strategy_names(), " "))}};
-  std::string text = shell == "bash" ? kBashCompletion : shell == "zsh" ? kZshCompletion : kFishCompletion;
+  std::string text(shell == "bash" ? kBashCompletion : shell == "zsh" ? kZshCompletion : kFishCompletion);
   for (const auto& [place, with] : places)
     for (size_t at; (at = text.find(place)) != std::string::npos;)
       text.replace(at, std::string_view(place).size(), with);

@@ -8,13 +8,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/measure.h"
 #include "thinwire/train/recipe.h"
@@ -61,7 +62,7 @@ Finding libtorch() {
 
 // CPU time that a container may use, in cores; 0: no limit.
 double cpu_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::istringstream file(read_file_if_any("/sys/fs/cgroup/cpu.max"));
   double quota = 0, period = 0;
   return file >> quota >> period && period > 0 ? quota / period : 0;
 }
@@ -103,8 +104,8 @@ Finding threads() {
 Finding mpi() { return {"MPI", "not built in", Verdict::note, "ranks are threads of one process; needs nothing else"}; }
 
 Finding cuda() {
-  std::ifstream driver("/proc/driver/nvidia/version");
-  const bool present = static_cast<bool>(driver);
+  std::error_code ignored;
+  const bool present = fs::exists("/proc/driver/nvidia/version", ignored);
   return {"CUDA", "not built in this version", Verdict::note,
           present ? "an NVIDIA driver is here, but training is on the CPU"
                   : "no NVIDIA driver here; training is on the CPU"};

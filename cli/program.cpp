@@ -11,6 +11,7 @@
 
 #include "cli/help.h"
 #include "cli/verbs.h"
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/options.h"
 #include "thinwire/comm/errors.h"
@@ -23,9 +24,8 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
   if (argc < 2 || argv[1][0] == '-' || std::ranges::find(names, argv[1]) != names.end()) return;
-  const std::string near = nearest(argv[1], names);
-  throw BadInput("there is no verb '{}'{}", argv[1],
-                 near.empty() ? " (thinwire --help tells more)" : fmt::format("; did you mean '{}'?", near));
+  const std::string hint = did_you_mean(argv[1], names);
+  throw BadInput("there is no verb '{}'{}", argv[1], hint.empty() ? " (thinwire --help tells more)" : hint);
 }
 
 void parse_and_run(int argc, char** argv, Ranks& ranks) {

@@ -193,17 +193,23 @@ std::string comparison_table(const std::vector<train::Result>& results, bool col
   const train::Result* base = nullptr;
   double best = INFINITY;
   for (const auto& r : results) {
+    if (!r.finished) continue;
     if (r.strategy == "all_reduce") base = &r;
     best = std::min(best, r.val_loss);
   }
   std::vector<std::vector<std::string>> rows = {
       {"strategy", "loss", "gap to all_reduce", "steps", "seconds", "tokens/s", "utilisation", "exposed s", "wire"}};
-  for (const auto& r : results)
+  for (const auto& r : results) {
+    if (!r.finished) {
+      rows.push_back({r.strategy, std::isnan(r.val_loss) ? "failed" : "-", "-", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
     rows.push_back({r.strategy, fmt::format("{:.4f}", r.val_loss),
                     base ? fmt::format("{:+.4f}", r.val_loss - base->val_loss) : "-", fmt::format("{}", r.steps),
                     fmt::format("{:.1f}", r.seconds), count_text(r.tokens_per_s),
                     fmt::format("{:.0f} %", 100 * r.utilisation), fmt::format("{:.1f}", r.exposed_s),
                     megabytes_text(r.wire_bytes)});
+  }
   std::vector<size_t> width(rows[0].size());
   for (const auto& row : rows)
     for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
@@ -212,7 +218,7 @@ std::string comparison_table(const std::vector<train::Result>& results, bool col
     std::string line;
     for (size_t c = 0; c < rows[r].size(); ++c)
       line += c == 0 ? fmt::format("{:<{}}", rows[r][c], width[c]) : fmt::format("  {:>{}}", rows[r][c], width[c]);
-    const bool winner = r > 0 && results[r - 1].val_loss == best;
+    const bool winner = r > 0 && results[r - 1].finished && results[r - 1].val_loss == best;
     if (colour && r == 0) line = "\x1b[1m" + line + "\x1b[0m";
     if (colour && winner) line = "\x1b[32m" + line + "\x1b[0m";
     out += line + "\n";

@@ -17,7 +17,8 @@ std::string clock_text(double seconds);  // 0:07, 1:02:03
 // "2 replicas of 4 stages over 100mbit/40ms and 1gbit/5ms between stages"
 std::string headline(const train::Recipe& recipe, int64_t parameters);
 
-// One row a strategy; the gap is to all_reduce's loss, where that is among them.
+// One row a strategy; the gap is to all_reduce's loss, where that is among them. What is not finished has dashes, and
+// "failed" where its loss is NaN.
 std::string comparison_table(const std::vector<train::Result>& results, bool colour);
 
 bool stdout_is_terminal();

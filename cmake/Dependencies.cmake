@@ -2,7 +2,6 @@
 include(${CMAKE_CURRENT_LIST_DIR}/LibTorch.cmake)
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
 
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)

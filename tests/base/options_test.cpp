@@ -139,15 +139,6 @@ TEST(Options, AFieldThatWasNotAskedForIsUnknown) {
             "unknown key crop.padding (there are: width, share, mirror, mode, scales, cache)");
 }
 
-TEST(Options, TheNearestWordNeedsFewEdits) {
-  const std::vector<std::string> words = {"lr", "momentum", "period", "outer_lr"};
-  const std::pair<const char*, const char*> known[] = {
-      {"lr", "lr"}, {"l", "lr"}, {"momentun", "momentum"}, {"peroid", "period"}, {"outerlr", "outer_lr"},
-      {"xy", ""},   {"", ""},    {"bandwidth", ""}};
-  for (const auto& [word, near] : known) EXPECT_EQ(nearest(word, words), near) << word;
-  EXPECT_EQ(nearest("lr", {}), "");
-}
-
 TEST(Options, WhatAProgramFilledInIsCheckedToo) {
   EXPECT_EQ(error_of([] { check_fields("crop", CropOptions{}); }), "no error");
   EXPECT_EQ(error_of([] { check_fields("crop", CropOptions{.width = 0}); }), "crop.width must be at least 1, got 0");

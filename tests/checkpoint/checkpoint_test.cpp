@@ -13,6 +13,7 @@
 #include <set>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/world.h"
 
@@ -113,14 +114,14 @@ TEST_F(Checkpoint, EveryReplicaGetsItsOwnStateAndScopesBack) {
 
 TEST_F(Checkpoint, TheManifestHasSizeAndHashOfEveryFile) {
   save(7);
-  const json manifest = json::parse(read_bytes(place(7) / "manifest.json"));
+  const json manifest = json::parse(read_file(place(7) / "manifest.json"));
   EXPECT_EQ(manifest["format"], "thinwire-checkpoint");
   EXPECT_EQ(manifest["version"], 1);
   EXPECT_EQ(manifest["step"], 7);
   EXPECT_EQ(manifest["replicas"], 2);
   EXPECT_EQ(manifest["files"].size(), 3u);
   for (const std::string name : {"all.safetensors", "replica-0.safetensors", "replica-1.safetensors"}) {
-    const std::string bytes = read_bytes(place(7) / name);
+    const std::string bytes = read_file(place(7) / name);
     EXPECT_EQ(manifest["files"][name]["bytes"], bytes.size());
     EXPECT_EQ(manifest["files"][name]["xxh3"], fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size())));
   }
@@ -173,7 +174,7 @@ TEST_F(Checkpoint, AnyFlippedBitIsAnErrorThatNamesTheFile) {
   save(1);
   for (const std::string name : {"manifest.json", "all.safetensors", "replica-1.safetensors"}) {
     const fs::path path = place(1) / name;
-    const std::string whole = read_bytes(path);
+    const std::string whole = read_file(path);
     for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
       std::string bytes = whole;
       bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
@@ -191,7 +192,7 @@ TEST_F(Checkpoint, AFileCutShortAnywhereIsAnErrorThatNamesIt) {
   save(1);
   for (const std::string name : {"manifest.json", "all.safetensors", "replica-1.safetensors"}) {
     const fs::path path = place(1) / name;
-    const std::string whole = read_bytes(path);
+    const std::string whole = read_file(path);
     const size_t last = whole.size() - (name == "manifest.json");  // its line break says nothing
     for (size_t n = 0; n < last; ++n) {
       write(path, whole.substr(0, n));
@@ -208,8 +209,8 @@ TEST_F(Checkpoint, ErrorsSayWhatWasWantedAndWhatCame) {
   EXPECT_EQ(load_error(place(1), 2), at + "manifest.json: wanted replica 2, the checkpoint has 2 (counted from 0)");
   EXPECT_EQ(load_error(place(1), -1), at + "manifest.json: wanted replica -1, the checkpoint has 2 (counted from 0)");
 
-  const std::string whole = read_bytes(place(1) / "all.safetensors");
-  const std::string hash = json::parse(read_bytes(place(1) / "manifest.json"))["files"]["all.safetensors"]["xxh3"];
+  const std::string whole = read_file(place(1) / "all.safetensors");
+  const std::string hash = json::parse(read_file(place(1) / "manifest.json"))["files"]["all.safetensors"]["xxh3"];
   write(place(1) / "all.safetensors", whole + "x");
   EXPECT_EQ(load_error(place(1), 0),
             fmt::format("{}all.safetensors: wanted {} bytes, has {}", at, whole.size(), whole.size() + 1));
@@ -222,7 +223,7 @@ TEST_F(Checkpoint, ErrorsSayWhatWasWantedAndWhatCame) {
 TEST_F(Checkpoint, AManifestThatIsNotOneIsAnErrorThatSaysWhy) {
   save(1);
   const fs::path path = place(1) / "manifest.json";
-  const json whole = json::parse(read_bytes(path));
+  const json whole = json::parse(read_file(path));
   // A manifest that was changed on purpose, with a hash that fits.
   const auto error = [&](const std::function<void(json&)>& change) {
     json manifest = whole;

@@ -103,10 +103,50 @@ class Compare(ProgramTest):
             pass
         process.send_signal(signal.SIGTERM)
         last = [json.loads(line) for line in process.stdout][-1]
-        self.assertEqual((0, ""), (process.wait(), process.stderr.read()))
+        self.assertEqual((0, "thinwire: stopping after this step; a second signal ends it at once\n"),
+                         (process.wait(), process.stderr.read()))
         self.assertEqual(("stopped", "co2"), (last["event"], last["strategy"]))
         self.assertFalse((self.home / "compared/all_reduce").exists())
         self.assertFalse((self.home / "compared/results.jsonl").exists())
+
+
+    def test_what_was_stopped_goes_on_by_resume(self):
+        keys = self.small(40, train__save_every=10)
+        whole = self.events("compare", "plain.toml", *keys, "--strategies", "local_sgd,all_reduce", "--dir", "whole")
+        process = self.start_program("compare", "plain.toml", *keys, "link.replicas=20mbit", "--strategies",
+                                     "local_sgd,all_reduce", "--json", "--dir", "run")
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "step" and event["strategy"] == "all_reduce" and event["step"] >= 12:
+                break
+        process.kill()
+        process.wait()
+        again = self.events("compare", "plain.toml", *keys, "--strategies", "local_sgd,all_reduce", "--dir", "run", "--resume")
+        self.assertEqual({"all_reduce"}, {event["strategy"] for event in again})
+        self.assertEqual(10, again[0]["from_step"])
+        hashes = lambda events: {e["strategy"]: e["weights_hash"] for e in events if e["event"] == "result"}
+        self.assertEqual(hashes(whole)["all_reduce"], hashes(again)["all_reduce"])
+        lines = [json.loads(line) for line in (self.home / "run/results.jsonl").read_text().splitlines()]
+        self.assertEqual(hashes(whole), {e["strategy"]: e["weights_hash"] for e in lines})
+        table = self.run_program("compare", "plain.toml", *keys, "--strategies", "local_sgd,all_reduce", "--dir", "run", "--resume")
+        self.assertEqual(0, table.returncode, table.stderr)
+        self.assertRegex(table.stdout, r"local_sgd +\d")
+
+    def test_a_strategy_that_diverges_is_named_and_the_others_go_on(self):
+        recipe = (self.home / "plain.toml").read_text()
+        (self.home / "wild.toml").write_text(recipe + "\n[compare.local_sgd]\noptim.lr = 1000.0\noptim.weight_decay = 1.0\n"
+                                             "optim.warmup_steps = 0\n")
+        done = self.run_program("compare", "wild.toml", *self.small(40, train__save_every=1), "--strategies",
+                                "local_sgd,all_reduce", "--dir", "run")
+        self.assertEqual(1, done.returncode)
+        self.assertRegex(done.stderr, "^thinwire: 1 of 2 strategies failed; local_sgd: .*try a smaller optim.lr")
+        self.assertRegex(done.stdout, r"local_sgd +failed")
+        self.assertRegex(done.stdout, r"all_reduce +\d")
+        self.assertTrue((self.home / "run/report.html").exists())
+        # What it kept is from before: all of it can be read, and is finite.
+        kept = self.run_program("info", "run/local_sgd")
+        self.assertIn("whole", kept.stdout)
+        self.assertNotIn("DAMAGED", kept.stdout)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import html.parser
 import json
+import os
+import pathlib
 import re
 import sys
 import unittest
@@ -149,6 +151,16 @@ class Report(ReportTest):
         self.assertEqual(self.home / "mine.html", path)
         self.assertFalse((self.home / "a/report.html").exists())
         self.assertIn("there is no directory", self.refused("a", "--out", "nowhere/mine.html"))
+
+    def test_replaces_only_plain_files(self):
+        self.make_run("a", "co2")
+        os.mkfifo(self.home / "pipe")
+        (self.home / "link").symlink_to("a/recipe.toml")
+        before = self.left()
+        for out, what in (("/dev/null", "a device"), ("/dev/stdout", "a link"), ("pipe", "a pipe"), ("link", "a link")):
+            self.assertIn(f"{out} is {what}: only a plain file is replaced", self.refused("a", "--out", out))
+        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+        self.assertEqual(before, self.left())
 
     def test_tells_programs_where(self):
         self.assertEqual([{"event": "report", "path": "a/report.html"}],

@@ -100,16 +100,6 @@ class Resume(ProgramTest):
         self.assertEqual((10, whole), (start["from_step"], done["weights_hash"]))
         self.assertIn("elsewhere.txt", (self.home / "run/recipe.toml").read_text())
 
-    def test_weights_that_are_not_finite_are_not_saved(self):
-        keys = self.small(30, strategy__name="local_sgd", strategy__period=5, train__save_every=5,
-                          train__keep_checkpoints=1, optim__name="sgd", optim__clip=0)
-        self.train(*keys, "--dir", "run", recipe="plain.toml")  # a rate that holds
-        failed = self.run_program("train", "plain.toml", *keys, "optim.lr=1e30", "optim.warmup_steps=12", "--dir", "wild")
-        self.assertEqual(1, failed.returncode)
-        self.assertRegex(failed.stderr, "not finite|no longer finite")
-        self.assertIn("try a smaller optim.lr", failed.stderr)
-        self.assertEqual([], list((self.home / "wild/checkpoints").glob("step-*")) if (self.home / "wild/checkpoints").exists() else [])
-
     def test_a_stopped_run_says_how_to_go_on_in_words_that_a_shell_takes(self):
         process = self.start_program("train", TINY, *self.small(100000, strategy__name="drip", strategy__slices="8, at 500 4"),
                                      "--dir", "a run")
@@ -179,7 +169,7 @@ class Resume(ProgramTest):
                 if name != "absent":
                     run.mkdir()
                 if name == "killed_at_its_start":
-                    (run / ".recipe.toml.tmp").write_text("[mod")
+                    (run / ".recipe.toml.123-0.tmp").write_text("[mod")
                 if name in ("no_checkpoint", "half_written"):
                     shutil.copy(self.home / "whole/recipe.toml", run)
                     (run / "metrics.jsonl").write_text('{"event":"step","step":1,"loss":5}\n{"event":"st')

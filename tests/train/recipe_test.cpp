@@ -326,8 +326,8 @@ TEST(FirstDifference, NamesTheKeyAndBothValues) {
 
 TEST(ReadRecipe, NamesAFileThatIsNone) {
   EXPECT_EQ(error_of([] { read_recipe("nowhere.toml"); }), "there is no recipe nowhere.toml");
-  EXPECT_EQ(error_of([] { read_recipe("/"); }), "/ cannot be read as a recipe");
-  EXPECT_EQ(error_of([] { read_recipe("/dev/zero"); }), "/dev/zero cannot be read as a recipe");
+  EXPECT_EQ(error_of([] { read_recipe("/"); }), "/ cannot be read as a recipe: not a plain file");
+  EXPECT_EQ(error_of([] { read_recipe("/dev/zero"); }), "/dev/zero cannot be read as a recipe: not a plain file");
 }
 
 TEST(ReadRecipe, ReadsAFile) {

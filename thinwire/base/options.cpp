@@ -48,21 +48,6 @@ void check_range(const std::string& name, double v, const Limit& limit) {
   throw BadInput("{} must be {}, got {}", name, wanted, toml_text(value));
 }
 
-size_t edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::string toml_text(const Value& value) {
@@ -96,16 +81,6 @@ Limit at_least_below(double low, double high) { return {low, high, false, true, 
 Limit above_up_to(double low, double high) { return {low, high, true, false, {}}; }
 Limit one_of(std::vector<std::string> words) { return {-kInf, kInf, false, false, std::move(words)}; }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& words) {
-  std::string best;
-  size_t least = std::max<size_t>(2, word.size() / 2) + 1;
-  for (const auto& candidate : words) {
-    const size_t distance = edits(word, candidate);
-    if (distance < least && distance < std::max(word.size(), candidate.size())) least = distance, best = candidate;
-  }
-  return best;
-}
-
 void read(const Value& value, const std::string& name, int64_t& field, const Limit& limit) {
   auto* v = std::get_if<int64_t>(&value);
   if (!v) wrong_type(name, "a whole number", value);
@@ -135,9 +110,7 @@ void read(const Value& value, const std::string& name, std::string& field, const
   auto* v = std::get_if<std::string>(&value);
   if (!v) wrong_type(name, "a text in quotes", value);
   if (!limit.words.empty() && std::ranges::find(limit.words, *v) == limit.words.end()) {
-    const std::string near = nearest(*v, limit.words);
-    throw BadInput("{} must be {}, got \"{}\"{}", name, limit.text(), *v,
-                   near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+    throw BadInput("{} must be {}, got \"{}\"{}", name, limit.text(), *v, did_you_mean(*v, limit.words, {"\"", "\""}));
   }
   field = *v;
 }
@@ -162,10 +135,7 @@ void rename_error(const std::string& name, const std::exception& error) {
 void Reader::finish() const {
   for (const auto& [key, value] : table_) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
-    const std::string near = nearest(key, known_);
-    throw BadInput("unknown key {}.{}{}", section_, key,
-                   near.empty() ? fmt::format(" (there are: {})", fmt::join(known_, ", "))
-                                : fmt::format("; did you mean {}.{}?", section_, near));
+    throw BadInput("unknown key {}.{}{}", section_, key, did_you_mean_or_list(key, known_, {section_ + ".", ""}));
   }
 }
 

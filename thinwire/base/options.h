@@ -22,6 +22,8 @@
 #include <variant>
 #include <vector>
 
+#include "thinwire/base/did_you_mean.h"
+
 namespace thinwire {
 
 // A value as a recipe or a command line can say it, and one section of them.
@@ -45,9 +47,6 @@ Limit between(double low, double high);
 Limit at_least_below(double low, double high);  // [low, high)
 Limit above_up_to(double low, double high);     // (low, high]
 Limit one_of(std::vector<std::string> words);
-
-// The word of `words` that needs the fewest edits to become `word`; empty if none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& words);
 
 // Sets one field from a value; BadInput that starts with `name` if its type or range is wrong.
 void read(const Value& value, const std::string& name, int64_t& field, const Limit& limit);

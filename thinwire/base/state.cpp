@@ -1,8 +1,11 @@
 #include "thinwire/base/state.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
+
+#include <algorithm>
 
 namespace thinwire {
 namespace {
@@ -41,6 +44,13 @@ void get(const State& state, const std::string& name, at::Tensor into) {
               "' should be ", into.scalar_type(), into.sizes(), ", the saved one is ", value.scalar_type(),
               value.sizes());
   into.copy_(value);
+}
+
+bool is_finite(const State& state) {
+  return std::ranges::all_of(state, [](const auto& named) {
+    const at::Tensor& value = named.second.value;
+    return !value.is_floating_point() || at::isfinite(value).all().template item<bool>();
+  });
 }
 
 void add_prefixed(State& all, const std::string& prefix, const State& part) {

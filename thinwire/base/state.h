@@ -26,6 +26,9 @@ int64_t get_int(const State& state, const std::string& name);
 // Copies the entry into `into`, which must have its shape and type.
 void get(const State& state, const std::string& name, at::Tensor into);
 
+// Whether all numbers in it are finite.
+bool is_finite(const State& state);
+
 // All entries with `prefix` in front of their names; and the entries that have it, without it.
 void add_prefixed(State& all, const std::string& prefix, const State& part);
 State with_prefix(const State& all, const std::string& prefix);

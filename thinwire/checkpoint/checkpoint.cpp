@@ -4,17 +4,17 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <functional>
 #include <system_error>
 
+#include "thinwire/base/atomic_file.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/checkpoint/safetensors.h"
 
 namespace thinwire::checkpoint {
@@ -26,8 +26,8 @@ using nlohmann::json;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "thinwire-checkpoint";
 constexpr uint64_t kVersion = 1;
-constexpr int kMaxDepth = 64;                      // of the manifest's JSON
-constexpr size_t kMaxManifest = size_t{64} << 20;  // bytes
+constexpr int kMaxDepth = 64;               // of the manifest's JSON
+constexpr int64_t kMaxManifest = 64 << 20;  // bytes
 
 fs::path home_of(const fs::path& run) { return run / "checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
@@ -49,10 +49,6 @@ void check(const std::error_code& error, const fs::path& path) {
   if (error) throw std::system_error(error, path.string());
 }
 
-void check_errno(bool good, const fs::path& path) {
-  if (!good) check({errno, std::generic_category()}, path);
-}
-
 void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -63,17 +59,6 @@ void rename_tree(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   check(error, to);
-}
-
-// Makes the names in a folder as durable as the files behind them.
-void sync_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check_errno(descriptor >= 0, folder);
-  const bool good = ::fsync(descriptor) == 0;
-  const int error = errno;
-  ::close(descriptor);
-  errno = error;
-  check_errno(good, folder);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -198,7 +183,7 @@ const json& field(const json& object, const std::string& key, json::value_t type
 }
 
 json parse_manifest(const std::string& text, const fs::path& path) {
-  TORCH_CHECK(text.size() <= kMaxManifest, path.string(), ": ", text.size(), " bytes, the most allowed is ",
+  TORCH_CHECK(std::ssize(text) <= kMaxManifest, path.string(), ": ", text.size(), " bytes, the most allowed is ",
               kMaxManifest);
   const auto shallow = [&](int depth, json::parse_event_t, json&) {
     TORCH_CHECK(depth <= kMaxDepth, path.string(), ": nested too deep");
@@ -250,7 +235,7 @@ Safetensors read_part(const fs::path& folder, const std::string& name, const jso
   const uint64_t size = fs::file_size(path, error);
   check(error, path);
   TORCH_CHECK(size == bytes, path.string(), ": wanted ", bytes, " bytes, has ", size);
-  const std::string text = read_bytes(path);
+  const std::string text = read_file(path);
   TORCH_CHECK(hash_of(text) == hash, path.string(), ": damaged, wanted XXH3 ", hash, ", has ", hash_of(text));
   return parse_safetensors(text, path.string());
 }
@@ -265,15 +250,16 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
               " replicas of ", shape.stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
   const bool keeps_house = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
-  const auto [replica, stage, shard] = shape.of(world.rank());
+  const comm::Coordinates here = shape.of(world.rank());
   Written all, own;
 
   together(world, draft, [&] {
     if (keeps_house) prepare(home, draft);
   });
   together(world, draft, [&] {
-    if (replica == 0 || !world.shares_disk) all = write_part(draft / all_name(stage, shape.stages), state, true);
-    own = write_part(draft / replica_name(replica, stage, shape.stages), state, false);
+    if (here.replica == 0 || !world.shares_disk)
+      all = write_part(draft / all_name(here.stage, shape.stages), state, true);
+    own = write_part(draft / replica_name(here.replica, here.stage, shape.stages), state, false);
   });
   const std::vector<Written> alls = gather(all, *world.group), owns = gather(own, *world.group);
   std::string manifest;
@@ -290,7 +276,7 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
   manifest = world.broadcast_bytes(std::move(manifest));
   together(world, draft, [&] {
     if (!keeps_house) return;
-    write_bytes(draft / kManifest, {manifest});
+    write_file(draft / kManifest, {manifest});
     publish(draft, home / step_name(step));
   });
   together(world, draft, [&] {  // not before every rank has the new one
@@ -316,13 +302,13 @@ int64_t newest(const fs::path& run) {
 
 Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_bytes(path), path);
+  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
   return {manifest["replicas"].get<int64_t>(), manifest.value("stages", int64_t{1}), std::move(manifest["facts"])};
 }
 
 Loaded load(const fs::path& folder, int replica, int stage) {
   const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_bytes(path), path);
+  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
   const auto replicas = manifest["replicas"].get<uint64_t>(), stages = manifest.value("stages", uint64_t{1});
   TORCH_CHECK(replica >= 0 && static_cast<uint64_t>(replica) < replicas, path.string(), ": wanted replica ", replica,
               ", the checkpoint has ", replicas, " (counted from 0)");

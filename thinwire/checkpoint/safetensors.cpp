@@ -2,22 +2,17 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 #include <utility>
+
+#include "thinwire/base/read_file.h"
 
 namespace thinwire::checkpoint {
 namespace {
@@ -33,27 +28,6 @@ constexpr std::pair<at::ScalarType, const char*> kTypes[] = {
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr int kMaxDims = 64;
-
-struct File {
-  int descriptor;
-  ~File() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
-};
-
-[[noreturn]] void system_failure(const std::filesystem::path& path) {
-  throw std::system_error(errno, std::generic_category(), path.string());
-}
-
-void write_all(int descriptor, std::string_view bytes, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = EIO;
-    if (n <= 0) system_failure(path);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-}
 
 std::string_view view(const at::Tensor& x) { return {static_cast<const char*>(x.const_data_ptr()), x.nbytes()}; }
 
@@ -178,38 +152,6 @@ at::Tensor copy_part(const Part& part, std::string_view data, const std::string&
 
 }  // namespace
 
-Written write_bytes(const std::filesystem::path& path, const std::vector<std::string_view>& parts) {
-  const File file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (file.descriptor < 0) system_failure(path);
-  Written written;
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
-  XXH3_64bits_reset(hash.get());
-  for (std::string_view part : parts) {
-    XXH3_64bits_update(hash.get(), part.data(), part.size());
-    write_all(file.descriptor, part, path);
-    written.bytes += static_cast<int64_t>(part.size());
-  }
-  if (::fsync(file.descriptor) != 0) system_failure(path);
-  written.xxh3 = XXH3_64bits_digest(hash.get());
-  return written;
-}
-
-std::string read_bytes(const std::filesystem::path& path) {
-  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe should not hold us up
-  struct stat about;
-  if (file.descriptor < 0 || ::fstat(file.descriptor, &about) != 0) system_failure(path);
-  TORCH_CHECK(S_ISREG(about.st_mode), path.string(), ": not a plain file");
-  std::string bytes(static_cast<size_t>(about.st_size), '\0');
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = ::read(file.descriptor, bytes.data() + at, bytes.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) system_failure(path);
-    TORCH_CHECK(n > 0, path.string(), ": ended at byte ", at, " of ", bytes.size());
-    at += static_cast<size_t>(n);
-  }
-  return bytes;
-}
-
 Written write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                           const std::map<std::string, std::string>& metadata) {
   std::vector<std::string> entries;
@@ -235,7 +177,7 @@ Written write_safetensors(const std::filesystem::path& path, const std::map<std:
   const uint64_t length = header.size();
   std::vector<std::string_view> parts{{reinterpret_cast<const char*>(&length), sizeof length}, header};
   for (const at::Tensor& value : values) parts.push_back(view(value));
-  return write_bytes(path, parts);
+  return write_file(path, parts);
 }
 
 Safetensors parse_safetensors(const std::string& bytes, const std::string& name) {
@@ -269,7 +211,7 @@ Safetensors parse_safetensors(const std::string& bytes, const std::string& name)
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
-  return parse_safetensors(read_bytes(path), path.string());
+  return parse_safetensors(read_file(path), path.string());
 }
 
 }  // namespace thinwire::checkpoint

@@ -4,25 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
-#include <vector>
+
+#include "thinwire/base/atomic_file.h"
 
 namespace thinwire::checkpoint {
 
-// A whole file to disk and back. Writing replaces the file, flushes it to disk, and says how long it is and the XXH3 of
-// what was meant to be in it. Both throw std::system_error with the path if a byte could not be written or read.
-struct Written {
-  int64_t bytes = 0;
-  uint64_t xxh3 = 0;
-};
-Written write_bytes(const std::filesystem::path& path, const std::vector<std::string_view>& parts);
-std::string read_bytes(const std::filesystem::path& path);
-
-// Writes tensors in the order of their names; they may be strided views and on any device.
+// Writes tensors in the order of their names, by write_file(); they may be strided views and on any device.
 Written write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                           const std::map<std::string, std::string>& metadata = {});
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/options.h"
 #include "thinwire/compress/codec.h"

@@ -1,13 +1,10 @@
 #include "thinwire/data/files.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 
 namespace thinwire::data {
 namespace fs = std::filesystem;
@@ -31,14 +28,12 @@ std::vector<std::string> files_under(const std::string& folder, const std::strin
   return paths;
 }
 
-std::string read_all(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) throw BadInput("data.path: cannot read file {}: {}", path, std::strerror(errno));
-  std::string bytes;
-  char part[1 << 16];
-  while (const size_t n = std::fread(part, 1, sizeof part, file.get())) bytes.append(part, n);
-  if (std::ferror(file.get())) throw BadInput("data.path: cannot read file {}: {}", path, std::strerror(errno));
-  return bytes;
+std::string read_text(const std::string& path) {
+  try {
+    return read_file(path);
+  } catch (const Unreadable& error) {
+    throw BadInput("data.path: cannot read file {}: {}", path, error.reason);
+  }
 }
 
 }  // namespace thinwire::data

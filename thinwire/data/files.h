@@ -13,7 +13,7 @@ std::vector<std::string> files_under(const std::string& folder, const std::strin
                                      const std::vector<std::string>& skip);
 
 // All bytes of a file; BadInput if it cannot be read.
-std::string read_all(const std::string& path);
+std::string read_text(const std::string& path);
 
 // A file with a NUL byte is a picture, an archive or a program, not text.
 inline bool is_text(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos; }

@@ -79,7 +79,7 @@ Parts read_parts(const DataOptions& o) {
   if (!fs::exists(status)) throw BadInput("data.path: no file or folder {}", o.path);
   if (fs::is_directory(status)) {
     for (const std::string& path : files_under(o.path, o.suffix, split(o.skip))) {
-      const std::string bytes = read_all(path);
+      const std::string bytes = read_text(path);
       if (!bytes.empty() && is_text(bytes)) parts.add(bytes, o.held_out);
     }
     if (parts.files == 0)
@@ -88,7 +88,7 @@ Parts read_parts(const DataOptions& o) {
   } else {
     // A pipe could be read only once, a device for ever.
     if (!fs::is_regular_file(status)) throw BadInput("data.path: {} is neither a file nor a folder", o.path);
-    parts.add(read_all(o.path), o.held_out);
+    parts.add(read_text(o.path), o.held_out);
     if (parts.train.empty()) throw BadInput("data.path: file {} is empty", o.path);
   }
   return parts;

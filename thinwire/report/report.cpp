@@ -1,13 +1,12 @@
 #include "thinwire/report/report.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 
+#include "thinwire/base/atomic_file.h"
 #include "thinwire/report/bars.h"
 #include "thinwire/report/curves.h"
 #include "thinwire/report/page.h"
@@ -310,14 +309,7 @@ std::string html(const std::vector<fs::path>& dirs, const Options& options) {
 }
 
 void write(const fs::path& path, const std::vector<fs::path>& runs, const Options& options) {
-  const std::string page = html(runs, options);
-  const fs::path aside = path.string() + ".tmp";
-  {
-    std::ofstream file(aside, std::ios::binary | std::ios::trunc);
-    file << page << std::flush;
-    TORCH_CHECK(file, "[train] could not write ", aside.string());
-  }
-  fs::rename(aside, path);
+  write_file(path, {html(runs, options)});
 }
 
 }  // namespace thinwire::report

@@ -19,7 +19,8 @@ struct Options {
 // run without result.json is shown as far as it got.
 std::string html(const std::vector<std::filesystem::path>& runs, const Options& options = {});
 
-// Written aside and renamed: whoever has the old page open never sees half a new one.
+// By write_file(): whoever has the old page open never sees half a new one, and what is not a plain file is not
+// replaced.
 void write(const std::filesystem::path& path, const std::vector<std::filesystem::path>& runs,
            const Options& options = {});
 

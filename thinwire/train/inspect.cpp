@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/optim/flat.h"
@@ -130,11 +131,10 @@ Trained of_file(const fs::path& run) {
 
 void check_files(const fs::path& folder) {
   // checkpoint::load has checked the manifest itself and what replica 0 needs; this is the rest.
-  const json manifest = json::parse(checkpoint::read_bytes(folder / "manifest.json"));
+  const json manifest = json::parse(read_file(folder / "manifest.json"));
   for (const auto& [name, about] : manifest["files"].items()) {
     const fs::path path = folder / name;
-    const std::string bytes = checkpoint::read_bytes(path),
-                      hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+    const std::string bytes = read_file(path), hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
     TORCH_CHECK(about.value("bytes", uint64_t{0}) == bytes.size(), path.string(), ": wanted ", about["bytes"].dump(),
                 " bytes, has ", bytes.size());
     TORCH_CHECK(about.value("xxh3", "") == hash, path.string(), ": damaged, wanted XXH3 ", about.value("xxh3", ""),
@@ -153,16 +153,15 @@ std::string words_for(const Entry& entry) {
 
 // The hash that the run told at its end; empty if it did not.
 std::string told_hash(const fs::path& run) {
-  std::ifstream file(run / "result.json");
-  const json result = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const json result = json::parse(read_file_if_any(run / "result.json"), nullptr, /*allow_exceptions=*/false);
   const auto it = result.is_object() ? result.find("weights_hash") : result.end();
   return result.is_object() && it != result.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
 // The last losses and how far it got; lines that a killed run left half written do not count.
 void read_metrics(const fs::path& path, RunFacts& facts) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(read_file_if_any(path));
+  for (std::string line; std::getline(lines, line);) {
     const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!event.is_object()) continue;
     auto number = [&](const char* key, auto& into) {

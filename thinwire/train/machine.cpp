@@ -2,14 +2,16 @@
 
 #include <torch/version.h>
 
-#include <fstream>
+#include <sstream>
 #include <thread>
+
+#include "thinwire/base/read_file.h"
 
 namespace thinwire::train {
 
 Machine this_machine() {
   Machine machine{.cores = static_cast<int>(std::thread::hardware_concurrency()), .cpu = {}, .torch = TORCH_VERSION};
-  std::ifstream info("/proc/cpuinfo");
+  std::istringstream info(read_file_if_any("/proc/cpuinfo"));
   for (std::string line; machine.cpu.empty() && std::getline(info, line);)
     if (line.starts_with("model name") && line.find(": ") != std::string::npos)
       machine.cpu = line.substr(line.find(": ") + 2);

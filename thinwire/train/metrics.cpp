@@ -1,6 +1,9 @@
 #include "thinwire/train/metrics.h"
 
-#include <c10/util/Exception.h>
+#include <sstream>
+
+#include "thinwire/base/atomic_file.h"
+#include "thinwire/base/read_file.h"
 
 namespace thinwire::train {
 
@@ -53,30 +56,24 @@ Json to_json(const Result& r, const std::string& event) {
   return json;
 }
 
-Metrics::Metrics(const std::filesystem::path& path, int64_t step) : path_(path) {
+Metrics::Metrics(const std::filesystem::path& path, int64_t step) {
   if (path.empty()) return;
   std::string kept;
-  {
-    std::ifstream old(path);
-    for (std::string line; std::getline(old, line);) {
-      const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);  // a killed run may end in half a line
-      if (json.is_object() && json.value("step", int64_t{0}) <= step && !json.contains("final")) kept += line + "\n";
-    }
+  std::istringstream old(std::filesystem::exists(path) ? read_file(path) : "");
+  for (std::string line; std::getline(old, line);) {
+    const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);  // a killed run may end in half a line
+    if (json.is_object() && json.value("step", int64_t{0}) <= step && !json.contains("final")) kept += line + "\n";
   }
-  const std::filesystem::path aside = path.string() + ".tmp";
-  {
-    std::ofstream rewritten(aside, std::ios::trunc);
-    rewritten << kept << std::flush;
-    TORCH_CHECK(rewritten, "[train] could not write ", aside.string());
-  }
-  std::filesystem::rename(aside, path);
-  file_.open(path, std::ios::app);
+  write_file(path, {kept});
+  file_.emplace(path);
 }
 
 void Metrics::write(const Json& line) {
-  if (path_.empty()) return;
-  file_ << line.dump() << "\n" << std::flush;
-  TORCH_CHECK(file_, "[train] could not write ", path_.string(), ": is the disk full?");
+  if (file_) file_->write_line(line.dump());
+}
+
+void Metrics::sync() {
+  if (file_) file_->sync();
 }
 
 }  // namespace thinwire::train

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "thinwire/base/append_file.h"
 #include "thinwire/train/run.h"
 
 namespace thinwire::train {
@@ -20,10 +21,10 @@ class Metrics {
   // happen again. An empty path: nothing is written.
   Metrics(const std::filesystem::path& path, int64_t step);
   void write(const nlohmann::ordered_json& line);  // throws if the line could not be written
+  void sync();  // before a checkpoint is published: it must not know of steps that a power cut takes from the file
 
  private:
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::optional<AppendFile> file_;
 };
 
 }  // namespace thinwire::train

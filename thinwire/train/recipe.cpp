@@ -9,14 +9,15 @@
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
+#include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 
 namespace thinwire::train {
 namespace {
 
+constexpr int64_t kMaxRecipe = 16 << 20;  // bytes of a file
 const std::vector<std::string> kLengths = {"steps", "tokens", "seconds"};
 
 std::vector<std::string> section_names() {
@@ -29,19 +30,13 @@ std::vector<std::string> section_names() {
 [[noreturn]] void unknown_section(const std::string& path, const std::string& name) {
   auto names = section_names();
   names.emplace_back("compare");
-  const std::string near = nearest(name, names);
-  throw BadInput("{}: unknown section [{}]{}", path, name,
-                 near.empty() ? fmt::format(" (there are: {})", fmt::join(names, ", "))
-                              : fmt::format("; did you mean [{}]?", near));
+  throw BadInput("{}: unknown section [{}]{}", path, name, did_you_mean_or_list(name, names, {"[", "]"}));
 }
 
 void check_strategy(const std::string& name, const std::string& place) {
   const auto names = dp::strategy_names();
   if (std::ranges::find(names, name) != names.end()) return;
-  const std::string near = nearest(name, names);
-  throw BadInput("{}: there is no strategy '{}'{}", place, name,
-                 near.empty() ? fmt::format(" (there are: {})", fmt::join(names, ", "))
-                              : fmt::format("; did you mean '{}'?", near));
+  throw BadInput("{}: there is no strategy '{}'{}", place, name, did_you_mean_or_list(name, names));
 }
 
 toml::table parsed_by_toml(std::string_view toml, const std::string& path) {
@@ -178,11 +173,11 @@ int64_t Recipe::planned_steps() const {
 RecipeText read_recipe(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) throw BadInput("there is no recipe {}", path.string());
-  std::ifstream file;
-  std::stringstream text;
-  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);  // a pipe would hold us up
-  if (!file.is_open() || !(text << file.rdbuf())) throw BadInput("{} cannot be read as a recipe", path.string());
-  return parse_recipe(text.str(), path.string());
+  try {
+    return parse_recipe(read_file(path, kMaxRecipe), path.string());
+  } catch (const Unreadable& error) {
+    throw BadInput("{} cannot be read as a recipe: {}", path.string(), error.reason);
+  }
 }
 
 // A key of very many parts would be followed to its depth, beyond the end of the stack.

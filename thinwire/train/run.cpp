@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
 
+#include "thinwire/base/atomic_file.h"
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/checkpoint/checkpoint.h"
@@ -27,17 +27,6 @@
 namespace thinwire::train {
 namespace fs = std::filesystem;
 namespace {
-
-// Writes a small file so that it is whole or not there.
-void write_aside(const fs::path& path, const std::string& text) {
-  const fs::path aside = path.parent_path() / ("." + path.filename().string() + ".tmp");
-  {
-    std::ofstream file(aside);
-    file << text << std::flush;
-    TORCH_CHECK(file, "[train] could not write ", aside.string(), ": is the disk full?");
-  }
-  fs::rename(aside, path);
-}
 
 // What one rank does from start to end.
 class Rank {
@@ -239,10 +228,7 @@ class Rank {
 
   // A checkpoint of a run that has diverged would take the place of one that is worth going on from. Collective.
   void check_finite(const State& state) {
-    double bad = 0;
-    for (const auto& [name, entry] : state)
-      if (entry.value.is_floating_point() && !entry.value.isfinite().all().item<bool>()) bad = 1;
-    if (sums_over(*mesh_.control, {bad})[0] == 0) return;
+    if (sums_over(*mesh_.control, {is_finite(state) ? 0.0 : 1.0})[0] == 0) return;
     throw std::runtime_error(fmt::format(
         "weights or optimizer state are no longer finite after step {}, so they were not saved{}: try a smaller "
         "optim.lr, or optim.clip",
@@ -255,6 +241,7 @@ class Rank {
     auto [state, agreed] = worker_->state();
     check_finite(state);
     noise_.put(state, "noise.");
+    metrics_->sync();
     checkpoint::save(options_.dir, step_, state,
                      {{"recipe", to_toml(recipe_)},
                       {"step", step_},
@@ -277,6 +264,7 @@ class Rank {
     const double sent = static_cast<double>(mesh_.replica_group->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
+    metrics_->sync();
     const auto mean = means_over(*mesh_.control, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
@@ -299,13 +287,13 @@ class Rank {
     if (text_->entropy) record["entropy"] = *text_->entropy;
     record["machine"] = {{"cores", machine_.cores}, {"cpu", machine_.cpu}};
     record["command"] = options_.command;
-    write_aside(options_.dir / "result.json",
-                record.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_file(options_.dir / "result.json",
+               {record.dump(2, ' ', false, nlohmann::json::error_handler_t::replace), "\n"});
     const int64_t shown = std::clamp<int64_t>(3 * dp::traits_of(recipe_.strategy).round_steps, 12, 60);
-    write_aside(options_.dir / "timeline.json", timeline(traces, step_, shown).dump() + "\n");
+    write_file(options_.dir / "timeline.json", {timeline(traces, step_, shown).dump(), "\n"});
     if (mesh_.shape.stages == 1) return;
     if (const auto pipeline = pipeline_record(recipe_, traces, step_))
-      write_aside(options_.dir / "pipeline.json", to_json(*pipeline).dump() + "\n");
+      write_file(options_.dir / "pipeline.json", {to_json(*pipeline).dump(), "\n"});
   }
 
   Result result(bool finished) {
@@ -336,9 +324,8 @@ class Rank {
 
   // The product: the agreed weights under the model's own names.
   void write_model(const at::Tensor& weights) {
-    const fs::path aside = options_.dir / ".model.safetensors.tmp";
-    checkpoint::write_safetensors(aside, by_name(worker_->model(), weights), {{"format", "pt"}});
-    fs::rename(aside, options_.dir / "model.safetensors");
+    checkpoint::write_safetensors(options_.dir / "model.safetensors", by_name(worker_->model(), weights),
+                                  {{"format", "pt"}});
   }
 
   const Recipe& recipe_;
@@ -380,7 +367,7 @@ void check_directory(const RunOptions& options) {
   if (options.dir.empty()) return;
   if (fs::exists(options.dir) && !fs::is_directory(options.dir))
     throw BadInput("{} is not a directory", options.dir.string());
-  fs::remove(options.dir / ".recipe.toml.tmp");  // of a run that was killed at its very start
+  remove_leftovers(options.dir / "recipe.toml");  // of a run that was killed at its very start
   if (!fs::exists(options.dir) || fs::is_empty(options.dir)) return;
   if (!options.resume)
     throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",
@@ -397,11 +384,13 @@ void prepare(const Recipe& recipe, const RunOptions& options) {
     const Recipe before = make_recipe(read_recipe(stored));
     if (auto difference = first_difference(before, recipe, Keys::that_decide_weights))
       throw BadInput("{} was started with another recipe: {}", options.dir.string(), *difference);
-    if (first_difference(before, recipe)) write_aside(stored, to_toml(recipe));
+    for (const char* name : {"metrics.jsonl", "model.safetensors", "result.json", "timeline.json", "pipeline.json"})
+      remove_leftovers(options.dir / name);
+    if (first_difference(before, recipe)) write_file(stored, {to_toml(recipe)});
     return;
   }
   fs::create_directories(options.dir);
-  write_aside(stored, to_toml(recipe));
+  write_file(stored, {to_toml(recipe)});
 }
 
 // What rank 0 was asked to do, on all ranks; each reads its own text where they share no disk.

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/train/json_fields.h"
 
 namespace thinwire::train {
@@ -17,13 +16,11 @@ namespace {
 using Json = nlohmann::json;
 
 std::string read_text(const fs::path& path) {
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!fs::is_regular_file(path, ignored) || !file) throw BadInput("{} cannot be read", path.string());
-  if (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf()))
-    throw BadInput("{} cannot be read", path.string());
-  return text.str();
+  try {
+    return read_file(path);
+  } catch (const Unreadable& error) {
+    throw BadInput("{} cannot be read: {}", path.string(), error.reason);
+  }
 }
 
 bool path_exists(const fs::path& path) {

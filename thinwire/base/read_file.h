@@ -1,0 +1,26 @@
+// The one way in which this program reads a whole file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+namespace thinwire {
+
+// A file that could not be read; what() is "PATH: REASON". Callers who were given the path by a person make it
+// BadInput.
+struct Unreadable : std::runtime_error {
+  Unreadable(const std::filesystem::path& path, const std::string& why)
+      : std::runtime_error(path.string() + ": " + why), reason(why) {}
+  std::string reason;  // "No such file or directory", "not a plain file"
+};
+
+// All bytes of a plain file. Unreadable if it is anything else (a pipe or a device is not waited for), if it has more
+// than `most_bytes`, or if the system refuses.
+std::string read_file(const std::filesystem::path& path, int64_t most_bytes = INT64_MAX);
+
+// The same for a file that may be missing or unreadable: then nothing.
+std::string read_file_if_any(const std::filesystem::path& path);
+
+}  // namespace thinwire
