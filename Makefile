@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PROGRAM := build/bin/thinwire
 
-.PHONY: help setup build demo test bench peers format lint docs-check screenshot test-asan test-tsan fuzz clean
+.PHONY: help setup build python demo test bench peers format lint docs-check screenshot test-asan test-tsan fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,6 +14,10 @@ setup: ## install what is missing: system packages (root or sudo), .venv with to
 
 build: setup ## build/bin/thinwire, tests and benchmarks
 	@tools/build release -j$(JOBS)
+
+python: setup ## `python -m thinwire`, and so torchrun -m thinwire, in the environment (.venv, or the active one)
+	@tools/build release -j$(JOBS) thinwire_python
+	@tools/install-python
 
 demo: setup ## four workers train a GPT over 100 Mbit/s and 20 ms, under five strategies; about a minute
 	@tools/build release -j$(JOBS) thinwire_program

@@ -101,7 +101,14 @@ Finding threads() {
                                  at::get_num_threads(), set && *set ? set : "not set")};
 }
 
-Finding mpi() { return {"MPI", "not built in", Verdict::note, "ranks are threads of one process; needs nothing else"}; }
+Finding mpi(const Door& door) {
+  if (door.kind == comm::Launcher::Kind::torchrun)
+    return {"MPI", "not in the Python module", Verdict::note,
+            "torchrun -m thinwire needs none; mpirun starts the program"};
+  if (!door.about.empty()) return {"MPI", "built in: " + door.about};
+  return {"MPI", "not built in", Verdict::note,
+          "ranks are threads of one process, or processes of torchrun -m thinwire; mpirun needs a build with MPI"};
+}
 
 Finding cuda() {
   std::error_code ignored;
@@ -160,11 +167,12 @@ std::string coloured(Verdict verdict) {
   return wants_colour() ? colours[static_cast<int>(verdict)] + word + "\x1b[0m" : word;
 }
 
-void doctor_verb(bool json) {
+void doctor_verb(bool json, const Door& door) {
   const auto version = [] { return Finding{"thinwire", train::version()}; };
+  const auto messages = [&] { return mpi(door); };
   int problems = 0;
-  for (Finding (*look)() :
-       {+version, &compiler, &libtorch, &cpu, &features, &threads, &mpi, &cuda, &disk, &runs, &text, &clock}) {
+  for (const std::function<Finding()>& look : std::initializer_list<std::function<Finding()>>{
+           version, compiler, libtorch, cpu, features, threads, messages, cuda, disk, runs, text, clock}) {
     const Finding f = look();
     problems += f.verdict == Verdict::problem;
     if (json) {
@@ -185,7 +193,7 @@ void doctor_verb(bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(CLI::App& app, const Door& door) {
   auto* verb = app.add_subcommand("doctor", "what works on this machine, what does not, and what to do about it");
   auto json = std::make_shared<bool>(false);
   verb->add_flag("--json", *json, "print one JSON object a line");
@@ -197,7 +205,7 @@ void add_doctor(CLI::App& app) {
       "Examples:\n"
       "  thinwire doctor\n"
       "  thinwire doctor --json");
-  verb->callback([=] { doctor_verb(*json); });
+  verb->callback([=] { doctor_verb(*json, door); });
 }
 
 }  // namespace thinwire::cli

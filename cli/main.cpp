@@ -4,8 +4,6 @@
 
 int main(int argc, char** argv) {
   using namespace thinwire;
-  const cli::Door mpi{.kind = comm::Launcher::Kind::mpi, .join = [](const comm::Identity& identity) {
-                        return comm::mpi_transport({.identity = identity});
-                      }};
-  return cli::run(argc, argv, mpi).code;
+  const auto join = [](const comm::Identity& identity) { return comm::mpi_transport({.identity = identity}); };
+  return cli::run(argc, argv, {.kind = comm::Launcher::Kind::mpi, .join = join, .about = comm::mpi_version()}).code;
 }

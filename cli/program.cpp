@@ -47,7 +47,7 @@ void parse_and_run(int argc, char** argv, Ranks& ranks) {
   add_sample(app);
   add_info(app);
   add_bench(app);
-  add_doctor(app);
+  add_doctor(app, ranks.door());
   add_completion(app);
   for (auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->group("Verbs");
 

@@ -18,6 +18,7 @@ struct Door {
   comm::Launcher::Kind kind;
   // Collective; called once, by the first verb that needs the others.
   std::function<comm::TransportPtr(const comm::Identity&)> join;
+  std::string about = {};  // what it is made of: "Open MPI v4.1.4"; empty: nothing, it is shut
 };
 
 class Ranks {
@@ -27,6 +28,7 @@ class Ranks {
   Ranks(const Door& door, const std::function<const char*(const char*)>& environment);
   ~Ranks();
 
+  const Door& door() const { return door_; }
   // Where there is no launcher, this process is rank 0.
   bool is_rank0() const { return !launcher_ || launcher_->rank == 0; }
   // Whether the others are there; else all ranks have done, and seen, the same.

@@ -23,7 +23,7 @@ void add_report(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);
-void add_doctor(CLI::App& app);
+void add_doctor(CLI::App& app, const Door& door);
 void add_completion(CLI::App& app);  // last: it tells of the others
 
 }  // namespace thinwire::cli

@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("thinwire", "cli", "tests", "benchmarks", "examples", "peers")
+FOLDERS = ("thinwire", "cli", "tests", "benchmarks", "examples", "peers", "python")
 
 
 class Format(unittest.TestCase):

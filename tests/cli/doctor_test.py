@@ -37,9 +37,10 @@ class Doctor(ProgramTest):
         checks = self.checks(env=os.environ | {"OMP_NUM_THREADS": "1"})[1]
         self.assertIn("1 by default, OMP_NUM_THREADS 1;", checks["threads"]["value"])
 
-    def test_says_what_is_not_built_in(self):
+    def test_says_what_is_built_in_and_what_is_not(self):
         checks = self.checks()[1]
-        self.assertEqual(("note", "not built in"), (checks["MPI"]["verdict"], checks["MPI"]["value"]))
+        self.assertEqual("ok", checks["MPI"]["verdict"], "make setup installs one")
+        self.assertRegex(checks["MPI"]["value"], r"built in: .*\d")
         self.assertEqual(("note", "not built in this version"), (checks["CUDA"]["verdict"], checks["CUDA"]["value"]))
         self.assertIn("NVIDIA driver", checks["CUDA"]["advice"])
 
@@ -61,7 +62,7 @@ class Doctor(ProgramTest):
         self.assertEqual((0, ""), (shown.returncode, shown.stderr))
         lines = [line for line in shown.stdout.splitlines() if not line.startswith(" ")]
         self.assertEqual(CHECKS, [line[8:22].strip() for line in lines])
-        self.assertRegex(shown.stdout, r"\nnote    MPI           not built in\n {22}ranks are threads")
+        self.assertRegex(shown.stdout, r"\nnote    CUDA          not built in this version\n {22}\w+")
 
     def test_has_colour_on_a_terminal_unless_it_is_unwanted(self):
         self.assertIn("\x1b[32mok", self.on_a_terminal("doctor"))

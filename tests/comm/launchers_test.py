@@ -82,6 +82,11 @@ class Cases:
         late = "Timeout 1: nothing came from rank 1 for 2.0 s"
         self.assertEqual([late, late], [texts[0], texts[2]], self.complaints)
 
+    def test_a_rank_that_waits_for_a_stopped_one_is_not_blamed_for_it(self):
+        _, texts = self.by_processes(3, "chain", timeout=2)
+        late = "Timeout 1: nothing came from rank 1 for 2.0 s"
+        self.assertEqual([late, late], [texts[0], texts[2]], self.complaints)
+
     def test_ranks_that_have_nothing_to_say_for_a_while_are_not_lost(self):
         self.assert_all_say(["still here"] * 2, 2, "idle")
 

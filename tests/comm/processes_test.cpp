@@ -113,6 +113,11 @@ TEST(Processes, ThatAreStuckAreATimeoutOnAllOthers) {
                         std::vector<std::string>(3, "Timeout 1: nothing came from rank 1 for 2.0 s"));
 }
 
+TEST(Processes, ThatWaitForOneThatIsStuckAreNotBlamedForIt) {
+  const auto all = run_processes(3, {"chain"}, {.timeout_s = 2, .limit_s = 60});
+  for (int rank : {0, 2}) EXPECT_EQ(all[rank].text, "Timeout 1: nothing came from rank 1 for 2.0 s") << "rank " << rank;
+}
+
 TEST(Processes, ThatEndInPeaceAreNotLostAndWhatTheySentArrives) {
   expect_all_end_with(run_processes(3, {"early"}), {"gone", "sevens", "sevens"});
 }
@@ -176,6 +181,30 @@ TEST(SocketTransport, ARankIsNotTakenForAnother) {
   Stranger stranger([](Stranger& s) { s.say({.kind = Header::hello, .tag = 0}); });
   EXPECT_EQ(error_of([&] { stranger.connect(); }),
             "PeerLost 1: rank 1 was lost: it sent a frame that makes no sense: kind 1, tag 0, 0 bytes");
+}
+
+TEST(SocketTransport, ARankThatRunsSomethingElseIsRefusedByName) {
+  Stranger stranger([](Stranger& s) { s.say({.kind = Header::hello, .tag = 1, .size = 16}, "b\nthinwire 0.0.9"); });
+  const auto connect = [&] {
+    connect_sockets(0, {-1, stranger.pair[0]}, 60, 60, {.host = "a", .build = "thinwire 0.1.0"});
+  };
+  EXPECT_EQ(error_of(connect),
+            "PeerLost 1: rank 1 (host b) was lost: it runs thinwire 0.0.9, rank 0 runs thinwire 0.1.0: all ranks must "
+            "run the same");
+}
+
+TEST(SocketTransport, ALossNamesTheHost) {
+  Stranger stranger([](Stranger& s) { s.say({.kind = Header::hello, .tag = 1, .size = 2}, "b\n"), s.hang_up(); });
+  const auto transport = stranger.connect();
+  EXPECT_EQ(error_each_time([&] { transport->recv(ones(1), 1, 0)->wait(); }),
+            "PeerLost 1: rank 1 (host b) was lost: its connection closed");
+}
+
+TEST(SocketTransport, ItsTimeoutCanBeSetLater) {
+  Stranger stranger([](Stranger& s) { s.greet(); });
+  const auto transport = stranger.connect(600);
+  transport->set_timeout(0.1);
+  EXPECT_EQ(error_of([&] { transport->recv(ones(1), 1, 0)->wait(); }), "Timeout 1: nothing came from rank 1 for 0.1 s");
 }
 
 TEST(SocketTransport, ATagThatComesTwiceIsTheLossOfItsSender) {

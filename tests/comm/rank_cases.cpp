@@ -201,6 +201,19 @@ const RankMain kEarly("early", [](World& world, const Arguments&) -> std::string
   return got.eq(7).all().item<bool>() ? "sevens" : "something else";
 });
 
+// Rank 0 waits for rank 2, which waits for rank 1, which is stopped; rank 0 first.
+const RankMain kChain("chain", [](World& world, const Arguments&) {
+  at::Tensor pids = at::empty({world.size()}, at::kLong);
+  world.group->all_gather(pids, at::full({1}, ::getpid(), at::kLong), TrafficKind::control)->wait();
+  if (world.rank() == 1) ::raise(SIGSTOP);
+  if (world.rank() == 2) std::this_thread::sleep_for(milliseconds(500));
+  const auto text = error_each_time([&] {
+    world.group->recv(ones(1), world.rank() == 0 ? 2 : world.rank() == 1 ? 0 : 1, TrafficKind::control)->wait();
+  });
+  if (world.rank() == 0) ::kill(static_cast<pid_t>(pids[1].item<int64_t>()), SIGCONT);
+  return text;
+});
+
 // Longer than a backend's own timeout, where a test has set one.
 const RankMain kIdle("idle", [](World& world, const Arguments&) -> std::string {
   world.group->barrier();

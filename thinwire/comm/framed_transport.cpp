@@ -16,11 +16,23 @@ FramedTransport::FramedTransport(std::shared_ptr<Frames> frames,
     depart();
     throw;
   }
+  pulse_ = std::thread([this] {
+    std::unique_lock lock(mutex_);
+    while (!stopped_.wait_for(lock, frames_->pulse_interval(), [this] { return stopping_; })) frames_->pulse();
+  });
 }
 
 FramedTransport::~FramedTransport() { depart(); }
 
 void FramedTransport::depart() {
+  if (pulse_.joinable()) {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    stopped_.notify_all();
+    pulse_.join();
+  }
   const bool over = frames_->mailbox()->look([] { return false; });
   const double timeout_s = frames_->patience().timeout_s;
   frames_->leave();

@@ -1,8 +1,11 @@
 // A transport of frames (frames.h) over whatever carries their bytes: c10d.h, mpi/mpi.h.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include "thinwire/comm/frames.h"
 #include "thinwire/comm/transport.h"
@@ -54,6 +57,10 @@ class FramedTransport final : public Transport {
   const std::shared_ptr<Frames> frames_;
   const Departure departure_;
   std::unique_ptr<Carrier> carrier_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;
+  std::thread pulse_;  // shows that this process lives, whatever its other threads do
 };
 
 }  // namespace thinwire::comm

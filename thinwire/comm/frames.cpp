@@ -58,7 +58,8 @@ std::shared_ptr<Frames> Frames::make(int rank, int size, double timeout_s, const
   frames->mailbox_ =
       std::make_shared<Mailbox>(rank, frames->patience_, [told = std::weak_ptr(frames)](const Timeout& overdue) {
         if (auto all = told.lock())
-          all->end(frame_of(Header::late, overdue.rank, copy_of(&overdue.seconds, sizeof overdue.seconds)), true);
+          all->end(frame_of(Header::late, all->silent(overdue.rank), copy_of(&overdue.seconds, sizeof overdue.seconds)),
+                   true);
       });
   return frames;
 }
@@ -149,7 +150,34 @@ void Frames::await_hellos(double connect_s) {
   }
 }
 
+// The rank to blame: the one that has been silent for long, if there is one, else the one that was waited for.
+int Frames::silent(int waited_for) const {
+  auto oldest = Clock::now() - 2 * pulse_interval();
+  mailbox_->look([&] {
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank_ && !peers_[peer]->left && peers_[peer]->heard.load() < oldest)
+        oldest = peers_[peer]->heard, waited_for = peer;
+    return true;
+  });
+  return waited_for;
+}
+
+Clock::duration Frames::pulse_interval() const { return to_duration(std::min(1.0, patience_->timeout_s / 8)); }
+
+void Frames::pulse() {
+  for (int to = 0; to < size(); ++to) {
+    {
+      Peer& peer = *peers_[to];
+      std::lock_guard lock(peer.mutex);
+      if (over_ || leaving_ || !peer.queue.empty()) continue;  // what is queued shows as much
+      peer.add(frame_of(Header::pulse, 0));
+    }
+    nudge_(to);
+  }
+}
+
 void Frames::leave() {
+  leaving_ = true;
   for (int to = 0; to < size(); ++to) {
     {
       std::lock_guard lock(peers_[to]->mutex);
@@ -225,6 +253,7 @@ size_t Frames::next_bytes(int to, std::span<char> into) {
 
 bool Frames::take_bytes(int from, std::span<const char> bytes) {
   Peer& peer = *peers_[from];
+  peer.heard = Clock::now();
   try {
     for (;;) {
       const bool in_header = peer.got < sizeof(Header);
@@ -275,6 +304,7 @@ void Frames::check(int from, const Header& header) const {
       case Header::late:
         return names_rank && size == sizeof(double);
       case Header::goodbye:
+      case Header::pulse:
         return size == 0;
     }
     return false;
@@ -296,6 +326,7 @@ void Frames::take(int from, const Header& header, at::Tensor bytes) {
     case Header::late:
       return end({.header = header, .bytes = std::move(bytes)}, false);
     case Header::goodbye:
+    case Header::pulse:
       return;
   }
 }

@@ -33,6 +33,7 @@ struct Header {
     lost,       // tag: which rank; bytes: why
     late,       // tag: which rank; bytes: a double, seconds
     goodbye,    // the last one: the stream ends on purpose
+    pulse,      // nothing but that the sender is there
   };
   static constexpr uint32_t kMagic = 0x54574652;
   static constexpr uint64_t kMostBytes = uint64_t{1} << 32;
@@ -66,6 +67,10 @@ class Frames {
   void fail(int rank, const std::string& why);
   // Blocks until all others have said hello; throws PeerLost, or Timeout after connect_s.
   void await_hellos(double connect_s);
+  // Shows all others that this process lives, to be called every pulse_interval(): a rank that is waited for too long
+  // may only be waiting itself, and the Timeout is to name the one that is silent.
+  void pulse();
+  Clock::duration pulse_interval() const;
   // Says goodbye to all. Nothing is sent after that.
   void leave();
   // Whether all that was to be sent has been copied out; with `goodbyes`, whether every other rank has taken its leave
@@ -95,7 +100,8 @@ class Frames {
   struct Peer {
     std::mutex mutex;  // of what is sent
     std::deque<Frame> queue;
-    bool closed = false;  // nobody reads there
+    bool closed = false;                                 // nobody reads there
+    std::atomic<Clock::time_point> heard{Clock::now()};  // when something last came
     void add(Frame frame);
     void add_ahead(Frame frame);  // of all that is not begun
     // Of what is received, by the one thread that does.
@@ -113,6 +119,7 @@ class Frames {
   void check(int from, const Header& header) const;
   void take(int from, const Header& header, at::Tensor bytes);
   void greet(int from, const std::string& words);
+  int silent(int waited_for) const;
   void end(const Frame& why, bool tell);
 
   const int rank_;
@@ -123,7 +130,7 @@ class Frames {
   std::vector<std::unique_ptr<Peer>> peers_;  // the one at rank_ is not used
   std::mutex excuse_mutex_;
   Clock::time_point excused_ = Clock::time_point::min();  // as far as the others were told
-  std::atomic<bool> over_ = false;
+  std::atomic<bool> over_ = false, leaving_ = false;
 };
 
 }  // namespace thinwire::comm

@@ -152,6 +152,8 @@ void Mailbox::await(int peer, Clock::time_point since, const std::function<bool(
       lock.unlock();
       const Timeout late(peer, patience_->timeout_s.load());
       spread_(late);
+      lock.lock();
+      check();  // the world may be over for another reason, or by another's fault
       throw Timeout(late);
     }
     changed_.wait_until(lock, patience_->deadline(since));
