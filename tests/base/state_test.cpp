@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "thinwire/base/errors.h"
 
 namespace thinwire {
@@ -73,6 +75,21 @@ TEST(State, APrefixIsAddedAndTakenAway) {
   EXPECT_EQ(back.size(), 2u);
   EXPECT_EQ(get_double(back, "m"), 1);
   EXPECT_EQ(get_double(with_prefix(back, "inner."), "m"), 1);
+}
+
+TEST(State, IsFiniteUnlessANumberInItIsNot) {
+  State state = {{"x", {at::zeros({3}), Scope::per_replica}}, {"t", {at::zeros({2}, at::kLong), Scope::all_equal}}};
+  put(state, "gap", 1.5, Scope::all_equal);
+  EXPECT_TRUE(is_finite(state));
+  for (const double wrong : {INFINITY, -INFINITY, NAN}) {
+    State bad = state;
+    bad["x"].value = at::zeros({3});
+    bad["x"].value[1] = wrong;
+    EXPECT_FALSE(is_finite(bad));
+    State scalar = state;
+    put(scalar, "gap", wrong, Scope::all_equal);
+    EXPECT_FALSE(is_finite(scalar));
+  }
 }
 
 }  // namespace

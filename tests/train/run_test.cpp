@@ -192,7 +192,7 @@ TEST_F(Run, ADelayOfAutoBecomesANumberThatTheRunsRecipeSays) {
 TEST_F(Run, SlicesThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
   const RunOptions options{.dir = home_ / "run"};
   EXPECT_TRUE(error_of(recipe({"strategy.name=drip", "strategy.slices=5000"}), options)
-                  .starts_with("strategy.slices = 5000 is more than the "));
+                  .starts_with("strategy.slices = 5000 is too many for a model of "));
   EXPECT_TRUE(error_of(recipe({"strategy.name=drip", "train.seconds=1", "strategy.slices=\"8, at 10% 4\""}), options)
                   .starts_with("strategy.slices changes at 10% of a run whose steps are not known beforehand"));
   EXPECT_FALSE(fs::exists(options.dir));

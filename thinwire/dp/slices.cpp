@@ -65,8 +65,10 @@ void check(const SlicesOptions& o, int64_t numel, int64_t planned_steps) {
   check_fields("strategy", o);
   const int64_t blocks = Slicing{.numel = numel, .block = o.block}.blocks();
   if (o.slices.most() > blocks)
-    throw BadInput("strategy.slices = {} is more than the {} blocks of {} that the weights have", o.slices.most(),
-                   blocks, o.block);
+    throw BadInput(
+        "strategy.slices = {} is too many for a model of {} weights: a slice is made of blocks of {}, so there can be "
+        "at most {}; take fewer slices, or a larger model",
+        o.slices.most(), numel, o.block, blocks);
   o.slices.at(0, planned_steps);
   if (o.merge == "ema") o.ema_hold.of(planned_steps / o.every);
 }
