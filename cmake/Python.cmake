@@ -2,7 +2,7 @@
 # it is complete under build/package (for PYTHONPATH); the install component "python" puts it into an environment.
 option(THINWIRE_PYTHON_MODULE "Build the Python module where Python's headers are found" ON)
 set(THINWIRE_PYTHON_PACKAGE ${PROJECT_BINARY_DIR}/package)
-if(NOT THINWIRE_PYTHON_MODULE)
+if(NOT THINWIRE_PYTHON_MODULE OR THINWIRE_SANITIZE)  # a plain interpreter does not load a sanitized module
   return()
 endif()
 set(Python_EXECUTABLE ${THINWIRE_PYTHON})  # whose torch it is built with
