@@ -473,7 +473,7 @@ TEST(Slices, OptionsThatDoNotFitTogetherAreRefused) {
 TEST(Slices, MoreSlicesThanBlocksAreRefused) {
   comm::run_world(1, [](comm::GroupPtr group) {
     EXPECT_EQ(error_of([&] { Learner({.slices = 9}, group, 0, plain_sgd(several_blocks())); }),
-              "strategy.slices = 9 is too many for a model of 7000 weights: a slice is made of blocks of 1024, so "
+              "strategy.slices = 9 is too many for a model of 7168 weights: a slice is made of blocks of 1024, so "
               "there can be at "
               "most 7; take fewer slices, or a larger model");
   });
