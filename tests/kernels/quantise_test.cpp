@@ -89,6 +89,22 @@ TEST_P(QuantiseKernel, TakesZerosOfBothSignsDenormalsAndTheLargestNumbers) {
   compare(at::zeros({5000}).fill_(1e-44), false);
 }
 
+// Where a product instead of a quotient would round the other way.
+TEST_P(QuantiseKernel, RoundsWhatLiesBetweenTwoWholeNumbersAsADivisionDoes) {
+  const int top = (1 << (GetParam() - 1)) - 1;
+  const at::Tensor scales = numbers(40, "scales");
+  for (int64_t k = 0; k < 40; ++k) {
+    const float scale = std::exp(3 * scales[k].item<float>());
+    std::vector<float> value = {static_cast<float>(top) * scale};
+    for (int level = 0; level < top; ++level) {
+      const float middle = (static_cast<float>(level) + 0.5f) * scale;
+      for (float c : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)})
+        value.insert(value.end(), {c, -c});
+    }
+    compare(on(value), false);
+  }
+}
+
 TEST_P(QuantiseKernel, SaysWhichBlockHoldsANumberThatIsNotFinite) {
   for (float wrong : {INFINITY, -INFINITY, NAN})
     for (int64_t where : {0, 1023, 1024, 70'000}) {

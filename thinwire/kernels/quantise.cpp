@@ -25,15 +25,8 @@ constexpr float top() {
 // Nearest whole number, halves to even, for |x| < 2^22: adding 1.5 * 2^23 pushes the fraction out.
 THINWIRE_INLINE float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
-// The float with the largest magnitude, as bits: magnitudes are ordered like their bits, and NaN is above infinity.
-THINWIRE_INLINE int32_t largest(const float* c) {
-  int32_t most = 0;
-  for (int64_t i = 0; i < kBlock; ++i) {
-    const int32_t magnitude = std::bit_cast<int32_t>(c[i]) & 0x7fffffff;
-    most = magnitude > most ? magnitude : most;
-  }
-  return most;
-}
+// Magnitudes are ordered like their bits, and NaN is above infinity.
+THINWIRE_INLINE int32_t magnitude(float x) { return std::bit_cast<int32_t>(x) & 0x7fffffff; }
 
 // Packing and unpacking are loops over words of 8 / bits bytes, one number a byte, so that they are the same few shifts
 // for every word and vector units can do many at once.
@@ -57,38 +50,69 @@ THINWIRE_INLINE Word<bits> unpacked_word(uint8_t byte) {
   if constexpr (bits == 2) return (b & 0xc0) | (b & 0x30) << 10 | (b & 0x0c) << 20 | (b & 0x03) << 30;
 }
 
-// c / scale, rounded and bounded. With two bits that is a comparison: 2 c is exact, and where it exceeds the scale the
-// rounded quotient exceeds a half.
+// q and left = c - q s, where q is c / s, rounded and bounded.
 template <int bits>
-THINWIRE_INLINE float level(float c, float scale, float divisor) {
-  if constexpr (bits == 2) return (c + c > scale ? 1.0f : 0.0f) - (c + c < -scale ? 1.0f : 0.0f);
-  const float whole = nearest(c / divisor);
-  return whole > top<bits>() ? top<bits>() : whole < -top<bits>() ? -top<bits>() : whole;
+THINWIRE_INLINE void divide(const float* __restrict c, float s, int8_t* __restrict q, float* __restrict left) {
+  const float divisor = s > 0 ? s : std::numeric_limits<float>::infinity();  // c / inf is 0
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float whole = nearest(c[i] / divisor);
+    const float bounded = whole > top<bits>() ? top<bits>() : whole < -top<bits>() ? -top<bits>() : whole;
+    q[i] = static_cast<int8_t>(static_cast<int32_t>(bounded));
+    left[i] = c[i] - bounded * s;
+  }
+}
+
+// The same by multiplying, which is faster. The product is within 3 parts in 2^24 of the rounded quotient, so the whole
+// number is the same unless the product is that near to the middle between two: false, and q and left are worthless.
+// Nor is a bound needed, as the scale is not tiny.
+template <int bits>
+THINWIRE_INLINE bool multiply(const float* __restrict c, float s, int8_t* __restrict q, float* __restrict left) {
+  const float inverse = 1 / s;
+  int32_t farthest = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float product = c[i] * inverse, whole = nearest(product);
+    const int32_t off = magnitude(product - whole);
+    farthest = off > farthest ? off : farthest;
+    q[i] = static_cast<int8_t>(static_cast<int32_t>(whole));
+    left[i] = c[i] - whole * s;
+  }
+  return std::bit_cast<float>(farthest) < 0.5f - top<bits>() * 0x1p-22f;
+}
+
+// With two bits it is a comparison: 2 c is exact, and where it exceeds s the rounded quotient exceeds a half.
+THINWIRE_INLINE void compare(const float* __restrict c, float s, int8_t* __restrict q, float* __restrict left) {
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const float whole = (c[i] + c[i] > s ? 1.0f : 0.0f) - (c[i] + c[i] < -s ? 1.0f : 0.0f);
+    q[i] = static_cast<int8_t>(static_cast<int32_t>(whole));
+    left[i] = c[i] - whole * s;
+  }
 }
 
 template <int bits>
 THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t length, uint8_t* packed, float* scale) {
   constexpr int each = 8 / bits;
   alignas(64) float c[kBlock];
+  alignas(64) float left[kBlock];
   alignas(64) int8_t q[kBlock];
-  for (int64_t i = 0; i < length; ++i) c[i] = error ? value[i] + error[i] : value[i];
+  int32_t most = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    c[i] = error ? value[i] + error[i] : value[i];
+    most = magnitude(c[i]) > most ? magnitude(c[i]) : most;
+  }
   for (int64_t i = length; i < kBlock; ++i) c[i] = 0;
-  const int32_t most = largest(c);
   if (most >= kInfinity) return false;
   const float s = std::bit_cast<float>(most) / top<bits>();
   *scale = s;
-  const float divisor = s > 0 ? s : std::numeric_limits<float>::infinity();  // c / inf is 0
-  for (int64_t i = 0; i < kBlock; ++i) {
-    const float whole = level<bits>(c[i], s, divisor);
-    q[i] = static_cast<int8_t>(static_cast<int32_t>(whole));
-    c[i] -= whole * s;
-  }
+  if constexpr (bits == 2)
+    compare(c, s, q, left);
+  else if (s < 0x1p-100f || !multiply<bits>(c, s, q, left))
+    divide<bits>(c, s, q, left);
   alignas(64) Word<bits> words[kBlock / each];
   alignas(64) uint8_t bytes[kBlock / each];
   std::memcpy(words, q, sizeof q);
   for (int64_t k = 0; k < kBlock / each; ++k) bytes[k] = packed_word<bits>(words[k]);
   std::memcpy(packed, bytes, static_cast<size_t>((length + each - 1) / each));
-  if (error) std::memcpy(error, c, static_cast<size_t>(length) * sizeof(float));
+  if (error) std::memcpy(error, left, static_cast<size_t>(length) * sizeof(float));
   return true;
 }
 
