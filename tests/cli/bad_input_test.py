@@ -1,12 +1,14 @@
 """Whatever is wrong: one line on stderr, exit code 2 for wrong use and 1 for a failure, and nothing that existed is lost."""
 
+import json
 import os
 import resource
 import shutil
 import signal
+import subprocess
 import unittest
 
-from program import TINY, ProgramTest
+from program import PROGRAM, TINY, ProgramTest
 
 
 def no_file_longer_than(size):
@@ -244,6 +246,67 @@ class FullDisk(BadInputTest):
     def test_ends_a_comparison(self):
         self.assert_fails(1, "compared", "compare", TINY, *self.small(2), "--dir", "compared", new_files=True,
                           preexec_fn=no_file_longer_than(100_000))
+
+
+class Resources(ProgramTest):
+    """What a machine cannot do is refused before anything is written, with both numbers."""
+
+    def refused(self, *keys):
+        failed = self.run_program("train", TINY, *self.small(), *keys, "--dir", "run")
+        self.assertEqual((2, ""), (failed.returncode, failed.stdout), failed.stderr)
+        self.assertEqual(1, failed.stderr.count("\n"))
+        self.assertFalse((self.home / "run").exists())
+        return failed.stderr
+
+    def test_more_memory_than_there_is(self):
+        for key in ("train.batch=1000000", "model.width=262144"):
+            with self.subTest(key):
+                self.assertRegex(self.refused(key), r"^thinwire: this run needs at least \d+\.\d GB of memory, "
+                                                    r"this machine has \d+\.\d GB \(train.force=true tries it\)$")
+
+    def test_more_threads_than_there_can_be(self):
+        self.assertRegex(self.refused("workers.replicas=256", "train.threads=1024"),
+                         r"^thinwire: this run needs 262400 threads, this machine allows \d+ ")
+
+    def test_numbers_beyond_any_machine(self):
+        self.assertEqual("thinwire: model.layers must be at least 1 and at most 10000, got 1000000000\n", self.refused("model.layers=1000000000"))
+
+    def test_force_starts_it_anyway(self):
+        self.train(*self.small(), "train.force=true", "--dir", "run")
+
+
+class Hostile(ProgramTest):
+    def test_a_key_of_very_many_parts_is_refused(self):
+        (self.home / "deep.toml").write_text("a" + ".a" * 400_000 + " = 1\n")
+        failed = self.run_program("train", "deep.toml")
+        self.assertEqual((2, ""), (failed.returncode, failed.stdout))
+        self.assertIn("more than 1000 dots", failed.stderr)
+
+    def test_progress_goes_nowhere_where_stdout_is_closed(self):
+        done = self.run_program("train", TINY, *self.small(), "--dir", "run", preexec_fn=lambda: os.close(1))
+        self.assertEqual(0, done.returncode, done.stderr)
+        for line in (self.home / "run/metrics.jsonl").read_text().splitlines():
+            self.assertIn("event", json.loads(line))
+
+    def test_a_path_that_is_not_utf8_is_refused_before_training(self):
+        failed = subprocess.run([PROGRAM.encode(), b"train", TINY.encode(), b"data.path=te\xffxt.txt"], cwd=self.home,
+                                capture_output=True)
+        self.assertEqual(2, failed.returncode)
+        self.assertNotIn(b"\xff", failed.stderr)
+
+    def test_escape_codes_of_a_file_name_do_not_reach_the_terminal(self):
+        failed = self.run_program("info", "\x1b[31mred")
+        self.assertEqual(2, failed.returncode)
+        self.assertNotIn("\x1b", failed.stderr)
+
+    def test_a_bad_line_of_metrics_does_not_undo_a_training(self):
+        keys = self.small(12, train__save_every=6)
+        self.train(*keys, "--dir", "run")
+        metrics = self.home / "run/metrics.jsonl"
+        metrics.write_text('{"event":"step","step":"one"}\n{"event":"step","step":1,"loss":"low"}\n' + metrics.read_text())
+        again = self.run_program("train", TINY, *keys, "--dir", "run", "--resume")
+        self.assertEqual(0, again.returncode, again.stderr)
+        self.assertIn("training is done, but there is no report", again.stderr)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ constexpr int64_t kMostLag = 256;
 constexpr int64_t kQuiet = 200;       // lags without a complaint until it may be shorter
 constexpr double kSmallPart = 0.05;   // of the time, that may go to waiting
 constexpr double kPatience_s = 0.25;  // of waiting, before anything is said: a busy machine is no slow network
-constexpr double kSlow_s = 0.005;     // an answer that takes longer comes over a slow network
+constexpr double kSlow_s = 0.02;      // an answer that takes longer, at best, comes over a slow network
 constexpr double kMargin = 2;         // a step may be quicker than it was thought
 
 // How long an answer of the group takes, at best: what keeps a thread from running now and then is no network. The same
@@ -22,7 +22,7 @@ constexpr double kMargin = 2;         // a step may be quicker than it was thoug
 double answer_seconds(comm::Group& group) {
   at::Tensor best = at::full({1}, 1e9, at::kDouble);
   const at::Tensor ping = at::zeros({1}, at::kDouble);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     const auto begin = Clock::now();
     group.all_reduce_(ping, comm::Reduce::sum, comm::TrafficKind::control)->wait();
     if (i > 0) best.clamp_max_(seconds_since(begin));  // the first one also waits for ranks that come late

@@ -62,7 +62,9 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t step) {
   std::istringstream old(std::filesystem::exists(path) ? read_file(path) : "");
   for (std::string line; std::getline(old, line);) {
     const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);  // a killed run may end in half a line
-    if (json.is_object() && json.value("step", int64_t{0}) <= step && !json.contains("final")) kept += line + "\n";
+    if (!json.is_object() || json.contains("final")) continue;
+    if (const auto at = json.find("step"); at != json.end() && (!at->is_number() || *at > step)) continue;
+    kept += line + "\n";
   }
   write_file(path, {kept});
   file_.emplace(path);
