@@ -17,6 +17,7 @@
 #include "thinwire/base/errors.h"
 #include "thinwire/report/report.h"
 #include "thinwire/train/metrics.h"
+#include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/run_record.h"
 
 namespace thinwire::cli {
@@ -41,7 +42,9 @@ std::vector<std::string> split_names(const std::string& list) {
 std::optional<train::Result> finished_before(const fs::path& run, const train::Recipe& recipe) {
   if (!fs::exists(run / "result.json")) return {};
   const auto before = train::make_recipe(train::read_recipe(run / "recipe.toml"));
-  if (auto difference = train::first_difference(before, recipe, train::Keys::that_decide_weights))
+  train::Recipe asked = recipe;
+  train::keep_resolved(asked, before);  // "auto" became a number there
+  if (auto difference = train::first_difference(before, asked, train::Keys::that_decide_weights))
     throw BadInput("{} was made with another recipe: {}", run.string(), *difference);
   auto result = train::read_runs({run}).front().result;
   result.finished = true;

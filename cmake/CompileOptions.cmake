@@ -1,4 +1,4 @@
-# thinwire_compile(TARGET [LOOPS | TESTS]): how a target of this project is compiled. Nothing here reaches a project that
+# thinwire_compile(TARGET [TESTS]): how a target of this project is compiled. Nothing here reaches a project that
 # uses the library.
 #
 # All loops over weights are in kernels/, which alone is compiled for speed: elsewhere a higher level costs minutes of

@@ -48,7 +48,6 @@ void Control::post(int64_t step, bool stop, bool save, std::optional<double> los
   at::Tensor values = at::empty({13}, at::kDouble);
   double* v = values.mutable_data_ptr<double>();
   v[0] = stop ? 1 : 0;
-  v[12] = save ? 1 : 0;
   v[1] = loss.value_or(0);
   v[2] = costs.seconds;
   v[3] = costs.exposed_s;
@@ -58,6 +57,7 @@ void Control::post(int64_t step, bool stop, bool save, std::optional<double> los
   v[7] = norms ? norms->mean : 0;
   v[8] = static_cast<double>(costs.stage_bytes);
   v[9] = loss ? 1 : 0;
+  v[12] = save ? 1 : 0;
   if (since_ < 0) since_ = costs.seconds, since_step_ = step;
   const double passed_s = costs.seconds - since_;
   const bool complaint = waited_s_ > std::max(kPatience_s, kSmallPart * passed_s);

@@ -4,14 +4,14 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/read_file.h"
 #include "thinwire/data/text.h"
-#include "thinwire/pipeline/schedule.h"
-#include "thinwire/train/stages.h"
+#include "thinwire/dp/traits.h"
 
 namespace thinwire::train {
 namespace {
@@ -24,12 +24,8 @@ int64_t moments_of(const std::string& rule) {
   return 1;
 }
 
-// ... and that a strategy keeps beside weights and gradients, at least.
-int64_t kept_by(const dp::StrategyOptions& options) {
-  const auto traits = dp::traits_of(options);
-  if (traits.owns_rule) return 3;
-  return options.name == "all_reduce" ? 0 : 2;
-}
+// ... and that a strategy keeps beside weights and gradients, at least: moments and errors where it is its own rule.
+int64_t kept_by(const dp::StrategyOptions& options) { return dp::traits_of(options).owns_rule ? 3 : 0; }
 
 // Activations of one token that backward wants back, in numbers: of a block about 14 vectors of the model's width and
 // one of the attention's sums a head; of the head logits, their softmax and its gradient.
@@ -39,7 +35,7 @@ double numbers_a_token(const models::ModelOptions& o, double layers) {
 
 // The number in a file of one, or `otherwise`: "max" means no limit.
 double number_in(const std::string& path, double otherwise) {
-  std::ifstream file(path);
+  std::istringstream file(read_file_if_any(path));
   double number = 0;
   return file >> number ? number : otherwise;
 }
