@@ -1,5 +1,6 @@
 #include "thinwire/compress/compressed_all_reduce.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -23,6 +24,9 @@ Range range(int64_t n, int64_t chunk, int64_t k) {
   const int64_t at = std::min(n, k * chunk);
   return {at, std::min(chunk, n - at)};
 }
+
+// Nothing here has a gradient, and views that autograd does not look at cost less than half: there are many of them.
+using WithoutAutograd = at::AutoDispatchBelowADInplaceOrView;
 
 at::Tensor part(const at::Tensor& x, const Range& r) { return x.narrow(0, r.at, r.numel); }
 
@@ -171,6 +175,7 @@ struct CompressedAllReduce::Flight final : comm::Task {
   }
 
   void serve() {
+    const WithoutAutograd guard;
     const Codec& codec = *core->codec;
     Buffers& b = buffers;
     const Range own = b.chunks[core->group->rank()].range;
@@ -183,6 +188,7 @@ struct CompressedAllReduce::Flight final : comm::Task {
   }
 
   void collect() {
+    const WithoutAutograd guard;
     for (const auto& chunk : buffers.chunks)
       core->codec->decode(chunk.answered, part(x, chunk.range), valid_part(buffers.valid, chunk.range));
     buffers.valid.reset();
@@ -235,6 +241,7 @@ comm::WorkPtr CompressedAllReduce::start(at::Tensor x, Errors& errors, const Val
   flight->buffers = core_->take_buffers(n, x.options());
   flight->buffers.valid = valid;
   flight->where = where ? where : core_->where;
+  const WithoutAutograd guard;
   for (const auto& chunk : flight->buffers.chunks) {
     const Range& r = chunk.range;
     const int64_t wrong = errors.worker.encode(part(x, r), r.at, chunk.sent, valid_part(valid, r));

@@ -88,21 +88,24 @@ THINWIRE_INLINE void compare(const float* __restrict c, float s, int8_t* __restr
   }
 }
 
-template <int bits>
-THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t length, uint8_t* packed, float* scale) {
-  constexpr int each = 8 / bits;
-  alignas(64) float c[kBlock];
-  alignas(64) float left[kBlock];
-  alignas(64) int8_t q[kBlock];
+// c = x + error, zeros behind them; returns the largest magnitude.
+THINWIRE_INLINE int32_t add_up(const float* __restrict value, const float* __restrict error, int64_t length,
+                               float* __restrict c) {
   int32_t most = 0;
   for (int64_t i = 0; i < length; ++i) {
     c[i] = error ? value[i] + error[i] : value[i];
     most = magnitude(c[i]) > most ? magnitude(c[i]) : most;
   }
   for (int64_t i = length; i < kBlock; ++i) c[i] = 0;
-  if (most >= kInfinity) return false;
-  const float s = std::bit_cast<float>(most) / top<bits>();
-  *scale = s;
+  return most;
+}
+
+template <int bits>
+THINWIRE_INLINE void encode_block(const float* c, int32_t most, float* left, int64_t length, uint8_t* packed,
+                                  float* scale) {
+  constexpr int each = 8 / bits;
+  alignas(64) int8_t q[kBlock];
+  const float s = *scale = std::bit_cast<float>(most) / top<bits>();
   if constexpr (bits == 2)
     compare(c, s, q, left);
   else if (s < 0x1p-100f || !multiply<bits>(c, s, q, left))
@@ -112,8 +115,6 @@ THINWIRE_INLINE bool encode_block(const float* value, float* error, int64_t leng
   std::memcpy(words, q, sizeof q);
   for (int64_t k = 0; k < kBlock / each; ++k) bytes[k] = packed_word<bits>(words[k]);
   std::memcpy(packed, bytes, static_cast<size_t>((length + each - 1) / each));
-  if (error) std::memcpy(error, left, static_cast<size_t>(length) * sizeof(float));
-  return true;
 }
 
 template <int bits>
@@ -131,14 +132,21 @@ THINWIRE_INLINE void decode_block(float* out, int64_t length, const uint8_t* pac
 
 THINWIRE_CLONES int64_t encode_task(const float* value, float* error, int64_t n, int bits, uint8_t* packed,
                                     float* scales) {
+  alignas(64) float c[kBlock];
+  alignas(64) float left[kBlock];
   for (int64_t at = 0, b = 0; at < n; at += kBlock, ++b) {
     const int64_t length = std::min(kBlock, n - at);
     float* own = error ? error + at : nullptr;
+    const int32_t most = add_up(value + at, own, length, c);
+    if (most >= kInfinity) return at;
     uint8_t* to = packed + at * bits / 8;
-    const bool fine = bits == 8   ? encode_block<8>(value + at, own, length, to, scales + b)
-                      : bits == 4 ? encode_block<4>(value + at, own, length, to, scales + b)
-                                  : encode_block<2>(value + at, own, length, to, scales + b);
-    if (!fine) return at;
+    if (bits == 8)
+      encode_block<8>(c, most, left, length, to, scales + b);
+    else if (bits == 4)
+      encode_block<4>(c, most, left, length, to, scales + b);
+    else
+      encode_block<2>(c, most, left, length, to, scales + b);
+    if (own) std::memcpy(own, left, static_cast<size_t>(length) * sizeof(float));
   }
   return -1;
 }
