@@ -63,7 +63,8 @@ void compare_verb(const Arguments& arguments, const std::string& strategies, boo
     for (const auto& recipe : recipes)
       if (ranks.is_rank0()) ranks.check_number(recipe);
   });
-  const auto dir = ranks.directory(arguments.directory("compare-" + text.name));
+  const auto dir = ranks.directory(arguments.directory("compare-" + text.name, /*claim=*/ranks.is_rank0()));
+  const RemovedIfEmpty refused(arguments.dir.empty() && ranks.is_rank0() ? dir : "");
   std::vector<train::Result> results;
   for (const auto& name : names) results.push_back({.strategy = name});
   ranks.together([&] {

@@ -78,6 +78,8 @@ class Console final : public train::Observer {
       say(line(p));
   }
 
+  void warned(const std::string& what) override { say("  warning: " + what); }
+
   void evaluated(const train::Evaluation& e) override {
     std::string text = fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
                                    e.consensus_distance);
@@ -152,6 +154,7 @@ class JsonLines final : public train::Observer {
   }
   void progressed(const train::Progress& p) override { print(to_json(p)); }
   void evaluated(const train::Evaluation& e) override { print(to_json(e)); }
+  void warned(const std::string& what) override { print({{"event", "warning"}, {"text", what}}); }
   void saved(int64_t step) override { print({{"event", "saved"}, {"step", step}}); }
 
  private:

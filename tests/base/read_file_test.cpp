@@ -33,6 +33,8 @@ TEST_F(ReadFile, GivesEveryByte) {
 TEST_F(ReadFile, AFileThatDoesNotKnowItsSizeIsReadToItsEnd) {
   EXPECT_EQ(std::filesystem::file_size("/proc/self/status"), 0u);
   EXPECT_TRUE(read_file("/proc/self/status").starts_with("Name:"));
+  // This one gives its first digit, and then nothing, to a reader that asks for one byte.
+  EXPECT_GT(std::stol(read_file("/proc/sys/kernel/threads-max")), 100);
 }
 
 TEST_F(ReadFile, WhatIsNoPlainFileIsRefusedAndNotWaitedFor) {

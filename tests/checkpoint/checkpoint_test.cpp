@@ -133,9 +133,10 @@ TEST_F(Checkpoint, OnlyTheNewestAreKept) {
   EXPECT_EQ(newest(run_), 100);
 }
 
-TEST_F(Checkpoint, TheOneJustSavedStaysEvenIfOthersHaveLargerNumbers) {
-  for (int64_t step : {100, 200, 5}) save(step, 2);
-  EXPECT_EQ(names(), (std::set<std::string>{"step-200", "step-5"}));
+TEST_F(Checkpoint, ARunThatWasTakenUpAtAnEarlierStepDropsLaterOnesWhenItSaves) {
+  for (int64_t step : {100, 200, 300}) save(step, 3);
+  save(150, 3);
+  EXPECT_EQ(names(), (std::set<std::string>{"step-100", "step-150"}));
 }
 
 TEST_F(Checkpoint, SavingAStepAgainReplacesIt) {
@@ -157,17 +158,19 @@ TEST_F(Checkpoint, LeftoversOfAnInterruptedSaveAreRemovedAndNothingElse) {
   EXPECT_FALSE(fs::exists(place(4) / "old.safetensors"));
 }
 
-TEST_F(Checkpoint, NewestLooksOnlyAtWholeCheckpoints) {
+TEST_F(Checkpoint, NewestGoesByNamesSoThatADamagedOneIsNotPassedOver) {
   EXPECT_EQ(newest(run_), -1);
   fs::create_directories(home_);
   EXPECT_EQ(newest(run_), -1);
   save(12);
-  fs::create_directories(place(13));  // no manifest
   for (const char* name : {"step-14x", "step-", "step--15", "step-016", "step-99999999999999999999", ".step-17.tmp"}) {
     fs::create_directories(home_ / name);
     write(home_ / name / "manifest.json", "{}");
   }
   EXPECT_EQ(newest(run_), 12);
+  fs::create_directories(place(13));  // no manifest
+  EXPECT_EQ(newest(run_), 13);
+  EXPECT_EQ(steps(run_), (std::vector<int64_t>{12, 13}));
 }
 
 TEST_F(Checkpoint, AnyFlippedBitIsAnErrorThatNamesTheFile) {
@@ -288,7 +291,7 @@ TEST_F(Checkpoint, ARunFolderThatCannotBeMadeFailsTheSaveOnEveryRank) {
       errors[world.rank()] = one_line(error);
     }
   });
-  EXPECT_EQ(errors[0], home_.string() + ": Not a directory");
+  EXPECT_EQ(errors[0], run_.string() + " is not a directory");
   EXPECT_EQ(errors[1], "rank 0: " + errors[0]);
 }
 

@@ -14,7 +14,7 @@ class AppendFile {
   explicit AppendFile(const std::filesystem::path& path);
 
   // At the end of the file at once, with a line break; not yet flushed to disk. std::system_error with path and reason;
-  // a line may then be there in part.
+  // then the file is as it was before.
   void write_line(const std::string& line);
   void sync();  // what was written survives a power cut
 

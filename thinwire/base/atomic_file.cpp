@@ -100,6 +100,14 @@ void remove_leftovers(const fs::path& path) {
   }
 }
 
+void create_folders(const fs::path& folder) {
+  if (folder.empty() || fs::is_directory(folder)) return;
+  create_folders(folder.parent_path());
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(folder);
+  if (!fs::is_directory(folder)) throw BadInput("{} is not a directory", folder.string());
+  sync_folder(folder_of(folder));
+}
+
 void sync_folder(const fs::path& folder) { flush_folder(open_folder(folder, folder), folder); }
 
 }  // namespace thinwire

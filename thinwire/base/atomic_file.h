@@ -26,6 +26,9 @@ Written write_file(const std::filesystem::path& path, const std::vector<std::str
 // Removes what writers of `path` that were killed left beside it. Only for one who knows that nobody writes it now.
 void remove_leftovers(const std::filesystem::path& path);
 
+// Makes a folder and those above it where they are missing, each as durable as a file. std::system_error as above.
+void create_folders(const std::filesystem::path& folder);
+
 // Makes the names in a folder as durable as the files behind them. std::system_error as above.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -70,7 +70,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// The steps of all whole checkpoints, ascending.
+// The steps of all checkpoints by their names, ascending: one that cannot be read is one, too.
 std::vector<int64_t> steps_in(const fs::path& home) {
   constexpr std::string_view kPrefix = "step-";
   std::vector<int64_t> steps;
@@ -78,21 +78,16 @@ std::vector<int64_t> steps_in(const fs::path& home) {
     int64_t step = -1;
     if (!name.starts_with(kPrefix)) continue;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    std::error_code ignored;
-    if (step >= 0 && name == step_name(step) && fs::is_regular_file(home / name / kManifest, ignored))
-      steps.push_back(step);
+    if (step >= 0 && name == step_name(step)) steps.push_back(step);
   }
   std::ranges::sort(steps);
   return steps;
 }
 
 void prepare(const fs::path& home, const fs::path& draft) {
-  std::error_code error;
-  fs::create_directories(home, error);
-  check(error, home);
+  create_folders(home);
   recover(home.parent_path());
-  for (const std::string& name : names_in(home))
-    if (name.starts_with(".step-") && (name.ends_with(".tmp") || name.ends_with(".old"))) remove_tree(home / name);
+  std::error_code error;
   fs::create_directory(draft, error);
   check(error, draft);
 }
@@ -119,15 +114,16 @@ void publish(const fs::path& draft, const fs::path& place) {
   remove_tree(draft);
 }
 
-// A checkpoint loses its name before its files, so that no reader takes the rest for a whole one. The one just saved
-// stays even if older ones have larger numbers.
+// A checkpoint loses its name before its files, so that no reader takes the rest for a whole one. Those after the one
+// just saved go, too: the run was taken up again before them.
 void prune(const fs::path& home, int64_t saved, int64_t keep) {
-  std::vector<int64_t> others = steps_in(home);
-  std::erase(others, saved);
-  for (; std::ssize(others) > keep - 1; others.erase(others.begin())) {
-    rename_tree(home / step_name(others.front()), home / draft_name(others.front()));
-    remove_tree(home / draft_name(others.front()));
-  }
+  const auto remove = [&](int64_t step) {
+    rename_tree(home / step_name(step), home / draft_name(step));
+    remove_tree(home / draft_name(step));
+  };
+  std::vector<int64_t> steps = steps_in(home);
+  for (; steps.back() > saved; steps.pop_back()) remove(steps.back());
+  for (; std::ssize(steps) > keep; steps.erase(steps.begin())) remove(steps.front());
 }
 
 // --- ranks
@@ -287,17 +283,22 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
 void recover(const fs::path& run) {
   const fs::path home = home_of(run);
   for (const std::string& name : names_in(home)) {
-    if (!name.starts_with(".step-") || !name.ends_with(".old")) continue;
-    const fs::path place = home / name.substr(1, name.size() - 5);
-    if (!fs::exists(fs::symlink_status(place))) rename_tree(home / name, place);
+    if (!name.starts_with(".step-")) continue;
+    if (name.ends_with(".old")) {
+      const fs::path place = home / name.substr(1, name.size() - 5);
+      if (!fs::exists(fs::symlink_status(place))) rename_tree(home / name, place);
+    }
+    if (name.ends_with(".old") || name.ends_with(".tmp")) remove_tree(home / name);
   }
 }
 
 fs::path folder_of(const fs::path& run, int64_t step) { return home_of(run) / step_name(step); }
 
+std::vector<int64_t> steps(const fs::path& run) { return steps_in(home_of(run)); }
+
 int64_t newest(const fs::path& run) {
-  const std::vector<int64_t> steps = steps_in(home_of(run));
-  return steps.empty() ? -1 : steps.back();
+  const std::vector<int64_t> all = steps(run);
+  return all.empty() ? -1 : all.back();
 }
 
 Manifest read_manifest(const fs::path& folder) {

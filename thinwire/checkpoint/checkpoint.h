@@ -31,13 +31,16 @@ namespace thinwire::checkpoint {
 void save(const std::filesystem::path& run, int64_t step, const State& state, const nlohmann::json& facts, int64_t keep,
           const comm::World& world, const comm::MeshShape& shape);
 
-// Puts back a checkpoint whose re-saving was cut short between two renames. Not collective; by whoever may write there.
+// Puts back a checkpoint whose re-saving was cut short between two renames, and removes what else a save that was cut
+// short has left. Not collective; by whoever alone writes there.
 void recover(const std::filesystem::path& run);
 
 // Where a run's checkpoint of a step is.
 std::filesystem::path folder_of(const std::filesystem::path& run, int64_t step);
 
-// The step of the newest checkpoint of a run, or -1.
+// The steps of a run's checkpoints by their names, ascending; the newest, or -1. Whether they can be read is seen by
+// reading: nobody is given an older one for one that is damaged.
+std::vector<int64_t> steps(const std::filesystem::path& run);
 int64_t newest(const std::filesystem::path& run);
 
 struct Loaded {

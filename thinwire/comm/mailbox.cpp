@@ -7,11 +7,25 @@
 
 namespace thinwire::comm {
 
+namespace {
+
+// Whoever waits looks several times a second, on a busy machine too.
+constexpr auto kSuspended = std::chrono::seconds(1);
+
+}  // namespace
+
 void Patience::excuse_until(Clock::time_point when) {
   when = std::min(when, Clock::now() + std::chrono::hours(24 * 365));  // a deadline after it must not overflow
   auto latest = excused.load();
   while (latest < when && !excused.compare_exchange_weak(latest, when)) {
   }
+}
+
+bool Patience::over(Clock::time_point begin) {
+  const auto now = Clock::now();
+  if (now - std::max(looked_.load(), begin) > kSuspended) excuse_until(now);
+  looked_ = now;  // after the excuse: who does not see the gap sees that
+  return now >= deadline(begin);
 }
 
 Clock::time_point Patience::deadline(Clock::time_point begin) const {
@@ -156,7 +170,7 @@ void Mailbox::await(int peer, Clock::time_point since, const std::function<bool(
       check();  // the world may be over for another reason, or by another's fault
       throw Timeout(late);
     }
-    changed_.wait_until(lock, patience_->deadline(since));
+    changed_.wait_until(lock, std::min(patience_->deadline(since), Clock::now() + patience_->look_interval()));
   }
   if (!ready()) check();
 }

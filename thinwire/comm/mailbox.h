@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -21,15 +22,23 @@
 namespace thinwire::comm {
 
 // How long a rank waits for another; shared by all that can know of each other's sleep.
+//
+// Time in which this process did not run (SIGSTOP, a suspended machine) counts towards no timeout: if nobody has looked
+// here for a second, though somebody waits, all waits begin anew.
 struct Patience {
   explicit Patience(double timeout_s) : timeout_s(timeout_s) {}
   void excuse_until(Clock::time_point when);
-  // Whether somebody who has waited since `begin` has waited too long; and when that will be.
-  bool over(Clock::time_point begin) const { return Clock::now() >= deadline(begin); }
-  Clock::time_point deadline(Clock::time_point begin) const;
+  // Whether somebody who has waited since `begin` has waited too long. To be asked every look_interval() by whoever
+  // waits.
+  bool over(Clock::time_point begin);
+  Clock::time_point deadline(Clock::time_point begin) const;  // when that will be
+  Clock::duration look_interval() const { return to_duration(std::min(0.25, timeout_s / 8)); }
 
   std::atomic<double> timeout_s;
   std::atomic<Clock::time_point> excused{Clock::time_point::min()};
+
+ private:
+  std::atomic<Clock::time_point> looked_{Clock::time_point::min()};
 };
 using PatiencePtr = std::shared_ptr<Patience>;
 

@@ -32,6 +32,8 @@ class GradientReducer {
   void grad_ready(int piece);
   // Launches what no hook announced; what must be waited for before `grad` holds the mean.
   std::vector<comm::WorkPtr> take();
+  // Whether grad_ready() was called since.
+  bool begun() const;
   // After those waits: both squared norms of this step, of this rank's part of the replica: fp64, local and mean.
   at::Tensor squares() const;
 
@@ -50,7 +52,7 @@ class GradientReducer {
   const std::unique_ptr<compress::CompressedAllReduce> compressed_;  // null without a codec
   std::vector<int> bucket_of_piece_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<int> missing_;  // pieces a bucket still waits for
   std::vector<bool> ready_;   // pieces seen in this step
   std::vector<comm::WorkPtr> works_;

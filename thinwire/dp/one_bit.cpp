@@ -84,7 +84,7 @@ void OneBit::step(const optim::Update& u) {
   TORCH_CHECK(u.grad.is_set_to(grad_), "[dp.one_bit] step() must be given the gradient the strategy was made with");
   const int64_t t = ++steps_;
   norms_ = {};
-  if (wants_gradient_mean(t)) {
+  if (wants_gradient_mean(t) && (!u.skip || gradient_.begun())) {
     for (auto& work : gradient_.take()) wait(*work);
     const at::Tensor squares = gradient_.squares();
     if (groups_.over_replica) groups_.over_replica(squares, optim::Over::sum);

@@ -81,6 +81,7 @@ std::string text_of(const Value& value) {
 Traits traits_of(const StrategyOptions& o) {
   const Family family = family_of(o.name);
   return {.owns_rule = family == Family::one_bit,
+          .averages_gradients = family == Family::all_reduce || family == Family::one_bit,
           .needs_global_norms = family != Family::one_bit,
           .round_steps = family == Family::periodic ? o.periodic.period : 1,
           .sentences = fmt::format(fmt::runtime(kSentences.at(o.name)), fmt::arg("p", o.periodic.period),

@@ -17,7 +17,9 @@ struct Update {
   at::Tensor grad;             // flat fp32, may be scaled in place
   std::span<const double> lr;  // by group
   int64_t t = 0;               // counts updates, from 1
-  bool skip = false;           // an overflow all ranks agreed on: no update, but exchanges go on
+  // No update, because the gradient is not finite. Exchanges of weights go on; where gradients are averaged, all ranks
+  // have agreed on it, and theirs is left out unless hooks have begun it.
+  bool skip = false;
   // Squared norm of the whole replica's gradient, 0-d fp64, where somebody knows it already.
   at::Tensor grad_squares = {};
   // Called when the rule has written `next`, before anything of other replicas lands in it.

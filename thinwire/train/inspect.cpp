@@ -248,8 +248,11 @@ RunFacts inspect_run(const fs::path& dir) {
     }
   }
   for (const auto& [step, folder] : checkpoints_of(dir)) {
-    facts.checkpoints.push_back(inspect_checkpoint(folder));
-    facts.checkpoints.back().step = step;
+    CheckpointFacts about = inspect_checkpoint(folder);
+    if (!about.damage.empty()) about = inspect_checkpoint(folder);  // a run that goes on may just have replaced it
+    if (!about.damage.empty() && !path_exists(folder)) continue;    // ... or removed it
+    about.step = step;
+    facts.checkpoints.push_back(std::move(about));
   }
   return facts;
 }

@@ -318,7 +318,8 @@ std::optional<std::string> first_difference(const Recipe& there, const Recipe& h
   auto left_out = [&](const std::string& key) {
     if (keys == Keys::all) return false;
     return key.starts_with("link.") || key.starts_with("train.save_") || key == "train.keep_checkpoints" ||
-           key == "train.timeout" || key == "train.force" || key == "data.path";  // the text's hash is compared instead
+           key == "train.timeout" || key == "train.force" || key == "train.on_divergence" ||
+           key == "data.path";  // the text's hash is compared instead
   };
   std::map<std::string, std::string> stored;
   sections(

@@ -58,6 +58,7 @@ struct TrainOptions {
   int64_t keep_checkpoints = 2;
   double timeout = 300;
   bool force = false;
+  std::string on_divergence = "stop";
   std::string device = "cpu", dtype = "float32";
 };
 template <class F>
@@ -79,6 +80,8 @@ void fields(F&& f, TrainOptions& o) {
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
   f("force", o.force, any(), "start even if this machine seems to have too little memory or too few threads");
+  f("on_divergence", o.on_divergence, one_of({"stop", "skip"}),
+    "a loss or gradient that is not finite: stop, or skip that update (of all replicas where they average gradients)");
   f("device", o.device, one_of({"cpu"}), "where it computes");
   f("dtype", o.dtype, one_of({"float32", "bfloat16"}),
     "of forward and backward; weights and all other state stay float32");

@@ -43,6 +43,7 @@ struct Result {
   std::optional<double> stage_bytes = {};  // sent to other stages, where there are some
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
+  int64_t skipped = 0;                     // updates of all replicas that were left out: train.on_divergence
 };
 
 struct Start {
@@ -59,12 +60,14 @@ class Observer {
   virtual void progressed(const Progress&) {}
   virtual void evaluated(const Evaluation&) {}
   virtual void saved(int64_t /*step*/) {}
+  virtual void warned(const std::string& /*what*/) {}  // something went wrong that the run goes on from
 };
 
 struct RunOptions {
-  std::filesystem::path dir = {};   // run directory; empty: nothing is written
-  bool resume = false;              // go on from dir's newest checkpoint, if there is one
-  std::filesystem::path from = {};  // a run or checkpoint to begin with (warm_start.h), where there is none to resume
+  std::filesystem::path dir = {};    // run directory; empty: nothing is written
+  bool resume = false;               // go on from dir's newest checkpoint, if there is one
+  std::optional<int64_t> step = {};  // ... from this one instead; then resume is set
+  std::filesystem::path from = {};   // a run or checkpoint to begin with (warm_start.h), where there is none to resume
   const std::atomic<bool>* stop = nullptr;  // set from outside: checkpoint and return
   std::atomic<bool>* save = nullptr;        // set from outside: checkpoint and go on; taken back when it is seen
   std::string command = {};                 // what the person typed, for the record

@@ -126,6 +126,7 @@ Worker::Saved Worker::state() {
   put(state, "costs.update_s", costs_.update_s, Scope::per_replica);
   put(state, "costs.wire_bytes", costs_.wire_bytes, Scope::per_replica);
   put(state, "costs.stage_bytes", costs_.stage_bytes, Scope::per_replica);
+  put(state, "costs.skipped", costs_.skipped, Scope::per_replica);
   return saved;
 }
 
@@ -136,7 +137,8 @@ void Worker::load(const State& state) {
             .compute_s = get_double(state, "costs.compute_s"),
             .update_s = get_double(state, "costs.update_s"),
             .wire_bytes = get_int(state, "costs.wire_bytes"),
-            .stage_bytes = get_int(state, "costs.stage_bytes")};
+            .stage_bytes = get_int(state, "costs.stage_bytes"),
+            .skipped = state.contains("costs.skipped") ? get_int(state, "costs.skipped") : 0};  // not in version 0.1
 }
 
 }  // namespace thinwire::train

@@ -21,6 +21,7 @@ struct Costs {
   double update_s = 0;      // of it, in the update rule
   int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
   int64_t stage_bytes = 0;  // sent to other stages
+  int64_t skipped = 0;      // updates that were left out: train.on_divergence
 };
 
 class Worker {
@@ -98,11 +99,11 @@ class Worker {
   const dp::MeterPtr meter_ = std::make_shared<dp::Meter>();
   const dp::StalenessProbePtr probe_;
   TracePtr trace_;
+  Costs costs_;
 
  private:
   void count_bytes();
 
-  Costs costs_;
   int64_t setup_bytes_ = 0;
   int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
