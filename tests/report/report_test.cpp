@@ -183,11 +183,11 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   using pipeline::OpKind;
   const auto chart = pipeline::simulate(
       schedule, steps,
-      [&](int stage, OpKind act) {
+      [&](int stage, OpKind kind) {
         const bool last = stage == schedule.stages - 1;
-        return act == OpKind::forward && !last ? kStage / 3
-               : act == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
-                                               : 0;
+        return kind == OpKind::forward && !last ? kStage / 3
+               : kind == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
+                                                : 0;
       },
       transfer);
   const auto zero = Clock::now();
@@ -198,10 +198,10 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   for (const auto& blocks : chart.stages) {
     traces.push_back(std::make_shared<Trace>(4096));
     for (const auto& block : blocks) {
-      if (block.act == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
-      const TraceKind doing = block.act == OpKind::forward    ? TraceKind::forward
-                              : block.act == OpKind::backward ? TraceKind::backward
-                                                              : TraceKind::update;
+      if (block.kind == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
+      const TraceKind doing = block.kind == OpKind::forward    ? TraceKind::forward
+                              : block.kind == OpKind::backward ? TraceKind::backward
+                                                               : TraceKind::update;
       traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
     }
   }
@@ -277,7 +277,7 @@ TEST(PipelineRecord, GoesThroughJson) {
     const auto text = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60)).dump();
     const auto back = pipeline_of_json(nlohmann::json::parse(text), "pipeline.json");
     EXPECT_TRUE(text == to_json(back).dump()) << pipeline;
-    EXPECT_EQ(1, back.held[0].versions);
+    EXPECT_EQ(1, back.peak_stash[0].versions);
   }
 }
 

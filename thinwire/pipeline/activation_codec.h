@@ -1,4 +1,8 @@
-// What makes the messages between two stages small, as an option of a recipe.
+// How activations and their gradients are compressed between two stages, as an option of a recipe: the option
+// `pipeline.codec` and, for a threshold, `pipeline.renew`. A value; what carries it out is stage_channel.h.
+//
+// Dense codecs (compress/codec.h) encode every number, both ways. "threshold:KEEP" (threshold.h) sends the KEEP largest
+// of an activation, and of its gradient those at the same places.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace thinwire::pipeline {
 
 struct Block {
-  OpKind act;
+  OpKind kind;
   int64_t batch;
   double begin, end;  // seconds, or any unit; equal for what takes no time
 };
@@ -29,10 +29,10 @@ struct Chart {
 
 // Time of one operation of a stage, never below 0. It is asked for what the schedule has: a schedule without W does
 // that work in B. Where the last stage does its forward inside B, F of the last stage costs 0 and B more.
-using Cost = std::function<double(int stage, OpKind act)>;
+using Cost = std::function<double(int stage, OpKind kind)>;
 
 // Every stage does its next operation as soon as it is free and what it needs is there: the activation from the stage
-// before for F, the gradient from the stage after for B, each `transfer` after it was made. U waits for nobody.
+// before for F, the gradient from the stage after for B, each `transfer` after it was made. U waits for nothing.
 // At least one step, or std::invalid_argument. Operations that take no time are in the chart too.
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double transfer);
 

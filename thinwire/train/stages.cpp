@@ -57,9 +57,9 @@ std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model) {
     const auto forward = static_cast<double>(unit->work(recipe.model.context));
     costs.push_back({forward, 2 * forward});
   }
-  auto balanced = pipeline::cut(costs, stages);
+  auto balanced = pipeline::partition(costs, stages);
   if (recipe.pipeline.cut == "estimated" || recipe.pipeline.cut == "measured") return balanced;
-  return pipeline::cut_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
+  return pipeline::partition_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
 }
 
 Units units_of(const std::vector<int64_t>& cut, int stage) {
