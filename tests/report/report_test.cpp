@@ -221,8 +221,8 @@ TEST(PipelineRecord, HasThePlanThatARunWithoutDisturbanceFollowed) {
     for (int stage = 0; stage < 4; ++stage) {
       EXPECT_NEAR(stage == 3 ? 0 : kStage / 3, record->costs[stage].forward_s, 1e-7);
       EXPECT_NEAR(stage == 3 ? kStage : kStage * 2 / 3, record->costs[stage].backward_s, 1e-7);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].versions);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].inputs);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].versions);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].inputs);
     }
     EXPECT_NEAR(pipeline::steady_utilisation(schedule, kStage, kTransfer), record->utilisation, 1e-6) << hop;
     EXPECT_NEAR(1 - record->utilisation, record->planned.idle(), 1e-6) << hop;
@@ -249,8 +249,8 @@ TEST(PipelineRecord, OfASynchronousScheduleHasWholeSteps) {
   EXPECT_EQ(60, record->to_step);
   EXPECT_NEAR(3. / 7, record->recorded.idle(), 1e-6);  // (P - 1) / (M + P - 1)
   EXPECT_EQ(16 * 64 * 4, record->transfer_bytes);
-  EXPECT_EQ(1, record->held[0].versions);
-  EXPECT_EQ(4, record->held[0].inputs);
+  EXPECT_EQ(1, record->peak_stash[0].versions);
+  EXPECT_EQ(4, record->peak_stash[0].inputs);
 }
 
 TEST(PipelineRecord, WaitingInsideAnOperationIsIdle) {

@@ -186,7 +186,7 @@ Block block_of(const Json& item, double seconds, const std::string& place) {
   const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return four && item[0] == k.symbol; });
   if (kind == std::end(kKinds))
     throw BadInput("{}: holds something that is not [\"F\" or B, W, U; batch, begin, end]", place);
-  const Block block{kind->kind, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
+  const Block block{kind->op, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
   if (!(0 <= block.begin && block.begin <= block.end && block.end <= seconds * (1 + 1e-9)))
     throw BadInput("{}: a block is from {} to {} s, the picture from 0 to {} s", place, block.begin, block.end,
                    seconds);
