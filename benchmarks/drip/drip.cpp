@@ -113,7 +113,7 @@ void own_work() {
 
   const int64_t numel = weights.layout().numel;
   std::vector<kernels::Part> parts;
-  dp::Slicing{.numel = numel}.cut(8, 0, 0, parts);
+  dp::Slicing{.numel = numel}.parts_of(8, 0, 0, parts);
   const int64_t n = parts.back().packed + parts.back().numel, chunk = (n / 1024 / kWorkers + 1) * 1024;
   const auto codec = compress::make_codec("one_bit");
   const at::Tensor z = weights.x.clone().mul_(0.999), y = at::empty({n}), message = at::empty({n});

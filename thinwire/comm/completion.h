@@ -1,4 +1,4 @@
-// Work whose end somebody announces: the part of a collective that callers wait for.
+// Work that another thread completes (a promise): the part of a collective that callers wait for. Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,7 @@
-// Where a rank stands among replicas, stages and shards. All rank arithmetic is here.
+// Where a rank is among replicas, stages and shards. All rank arithmetic is here: no other file computes a rank.
+//
+// Ranks of one replica are consecutive, and of one stage within it, so that a launcher that fills machine after machine
+// keeps the links inside a replica short.
 #pragma once
 
 namespace thinwire::comm {

@@ -1,4 +1,4 @@
-// Who a rank says it is.
+// What a rank says of itself when it joins a world of processes.
 #pragma once
 
 #include <string>

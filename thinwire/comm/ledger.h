@@ -1,5 +1,8 @@
 // Exact counts of the bytes one rank sent and received, by what they were. A collective is entered when it is started,
-// with all it is going to send, so a count never depends on timing.
+// with all it is going to send, so a count never depends on timing. Headers of a transport's own are not counted: the
+// numbers are the same on every transport.
+//
+// Thread-safe. Counts only grow; take differences to count a part of a run.
 #pragma once
 
 #include <array>
@@ -8,11 +11,8 @@
 
 namespace thinwire::comm {
 
-enum class TrafficKind {
-  payload,
-  scales,
-  control
-};  // numbers of the model; what a codec adds to them; everything else
+// payload: numbers of the model. scales: what a codec adds to them, where it travels apart. control: everything else.
+enum class TrafficKind { payload, scales, control };
 inline constexpr int kTrafficKinds = 3;
 
 class Ledger {

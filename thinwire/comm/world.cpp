@@ -32,10 +32,10 @@ std::string string_of(const at::Tensor& bytes) {
 }
 
 // Nobody sends more than this: a larger size was not meant as one.
-constexpr int64_t kMostBytes = int64_t{1} << 32;
+constexpr int64_t kMaxBytes = int64_t{1} << 32;
 at::Tensor room_for(const at::Tensor& size) {
   const auto n = size.item<int64_t>();
-  TORCH_CHECK(n >= 0 && n <= kMostBytes, "[comm] ", n, " bytes were announced");
+  TORCH_CHECK(n >= 0 && n <= kMaxBytes, "[comm] ", n, " bytes were announced");
   return at::empty({n}, at::kByte);
 }
 

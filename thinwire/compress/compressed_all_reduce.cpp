@@ -61,7 +61,7 @@ struct CompressedAllReduce::Buffers {
   ValidCounts valid;
 };
 
-// What exchanges under way need; they may outlive the object that started them.
+// What exchanges in flight need; they may outlive the object that started them.
 struct CompressedAllReduce::Core {
   comm::GroupPtr group;
   comm::GroupPtr answers;  // the same ranks: what the executor sends must not mix with what the caller sends

@@ -1,4 +1,7 @@
-// Strategies by name: the [strategy] section of a recipe. A name is a set of options with defaults of its own.
+// Strategies by name: the [strategy] section of a recipe. A name is a set of options with defaults of its own; several
+// names share a class (periodic.h, slices.h, one_bit.h).
+//
+// To add a name: a row in catalog.cpp, and its sentences in traits.cpp. To add a class: its options and family here.
 #pragma once
 
 #include <string>
@@ -16,6 +19,7 @@
 
 namespace thinwire::dp {
 
+// Of all classes; only those of the name's family are used.
 struct StrategyOptions {
   std::string name = "all_reduce";
   AllReduceOptions all_reduce;
@@ -34,7 +38,7 @@ Family family_of(const std::string& name);
 // In the order of the catalog, all_reduce first.
 std::vector<std::string> strategy_names();
 
-// The options that a name stands for.
+// The options that a name stands for. BadInput, as above.
 StrategyOptions preset(const std::string& name);
 
 template <class F>
@@ -61,11 +65,12 @@ SlicesOptions* slices_of(StrategyOptions& options);
 inline const SlicesOptions* slices_of(const StrategyOptions& options) {
   return slices_of(const_cast<StrategyOptions&>(options));
 }
-// BadInput where options do not fit flat weights of this length, or a run of so many steps (0: not known).
+// BadInput where options do not fit flat weights of this length, or a run of so many steps (0: unknown).
 void check(const StrategyOptions& options, int64_t numel, int64_t planned_steps);
 
 // Collective over groups.sync: broadcasts replica 0's weights into weights.x. `planned_steps`: how many there will be,
-// 0 if that is not known.
+// 0 if that is unknown. `weights` must outlive the strategy, which reads its layout and gradient. BadInput where
+// options do not fit.
 StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Groups groups,
                           const optim::OptimOptions& optim, int64_t planned_steps = 0);
 // The same around a rule that the caller brings, and that clips as it sees fit. BadInput for a strategy that owns its

@@ -1,5 +1,5 @@
-// Where a rank's compute thread spends its time: waiting for the wire, and in the update rule. Handed to strategies and
-// stages by whoever wants to know; one a rank, used by one thread.
+// Where a rank's compute thread spends its time: waiting for the network, and in the update rule. The trainer makes one
+// a rank and passes it to strategies and stages; used by one thread.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 // used. Where the gradient was exactly zero in all of warm-up, nothing is learnt later either (v is 0 there): a sign
 // cannot say zero, so those coordinates are masked. Where v has nearly vanished a sign is too far a step: what arrives
 // is clamped to the reach that Adam's own momentum has (thinwire/kernels/reach.h). Clipping: during warm-up by the norm
-// of the mean gradient; later nobody knows that norm, so it is estimated from the squared norms of the local gradients
+// of the mean gradient; later that norm is unknown, so it is estimated from the squared norms of the local gradients
 // times the share that their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same
 // factor.
 //

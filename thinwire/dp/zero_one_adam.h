@@ -5,9 +5,8 @@
 //                       gap doubles. Otherwise g = the mean of one bit per number, v stays.
 //                       m = beta1 m + (1-beta1) g;   x -= lr (m / (sqrt(v) + eps) + wd x)
 //   at the freeze       all errors are forgotten: their unit changes.   x_s = x, a = 0, S = 0, I = 1
-//   afterwards          m_i = beta1 m_i + (1-beta1) g_i;   a_i -= lr (m_i / (sqrt(v) + eps) + wd x_i);   x_i = x_s +
-//   a_i;
-//                       S += lr
+//   afterwards          m_i = beta1 m_i + (1-beta1) g_i;   a_i -= lr (m_i / (sqrt(v) + eps) + wd x_i);
+//                       x_i = x_s + a_i;   S += lr
 //                       t mod I = 0: h = the mean, one bit per number, of a_i (sqrt(v) + eps);
 //                       x_i = x_s += h / (sqrt(v) + eps);   m_i = -h / S;   a_i = S = 0
 //                       every `local_step_scaler` steps I doubles, up to `local_step_clipper`

@@ -1,5 +1,8 @@
-// The numbers of a small table, where the host decides by them: norms by tensor, the head of a message. The tensor must
-// be contiguous, of this type and in the host's memory. What is as long as the weights is for kernels.
+// The numbers of a small tensor as a std::span, where the host decides by them: norms by tensor, the head of a message.
+// What is as long as the weights is for kernels.
+//
+// The tensor must be contiguous, of this type and in the host's memory; c10::Error otherwise. The span does not own:
+// the tensor must outlive it. `const T` reads; T writes.
 #pragma once
 
 #include <span>

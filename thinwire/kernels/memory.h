@@ -1,5 +1,5 @@
-// Where a tensor becomes memory, and its device is looked at. For kernels: other rooms hand tensors over, and read what
-// is small through host_span.h.
+// Where a tensor becomes memory, and its device is looked at. For kernels: other rooms pass tensors, and read what is
+// small through host_span.h. Pointers are valid as long as the tensor is; nothing here owns memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@ namespace thinwire::kernels {
 // Throws: this build has no kernels for tensors that are not on the CPU (no_cuda.cpp).
 [[noreturn]] void throw_no_kernels(at::Device device);
 
-// That x is contiguous, of this type and on a device that has kernels, and that the range lies in it.
+// c10::Error unless x is contiguous, of this type and on a device that has kernels, and the range lies in it.
 void check(const at::Tensor& x, at::ScalarType type, Range range);
 
 // What a kernel reads and writes of x: the first element of the range.

@@ -1,4 +1,5 @@
-// The decay of Adam's two moments as kernels take it: from fp64, and 1 - beta before it is rounded.
+// The decay of Adam's two moments as kernels take it: from fp64, and 1 - beta before it is rounded, as torch does it.
+// In fp32, 1 - .999f would be wrong in the fifth digit.
 #pragma once
 
 #include <array>

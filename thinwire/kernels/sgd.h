@@ -8,7 +8,7 @@ namespace thinwire::kernels {
 struct SgdStep {
   float lr, momentum, weight_decay;
 };
-// m may be undefined; next may be x.
+// Equal to torch.optim.SGD without dampening. m may be undefined, where momentum is 0; next may be x.
 void sgd(const at::Tensor& next, const at::Tensor& x, const at::Tensor& g, const at::Tensor& m, Range range,
          const SgdStep& step);
 

@@ -1,5 +1,6 @@
-// Cuts a long vector into tasks and runs them on the calling rank's threads. (at::parallel_for is a plain loop in code
-// that was compiled without -fopenmp; the results are the same.)
+// Divides a long vector into tasks of kTask elements and runs them on the calling rank's threads. (at::parallel_for is
+// a plain loop in code that was compiled without -fopenmp; the results are the same.) Tasks are the same whatever the
+// number of threads, and sums are added in their order: that is why results do not depend on it.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,6 @@
-// Update rules by name: the [optim] section of a recipe.
+// Update rules by name: the [optim] section of a recipe. fields() below says what each option means, its range, and
+// which rules use it; an option that a rule does not use is accepted and ignored, so that recipes can change the name
+// alone. To add a rule: its name here, a row in catalog.cpp, and its header.
 #pragma once
 
 #include <array>
@@ -58,11 +60,11 @@ void fields(F&& f, OptimOptions& o) {
 
 // Both check the options first: BadInput that starts with the key.
 // `over_replica` adds up over all ranks that hold parts of the replica (clipping), `over_shards` over those that hold
-// parts of the same tensors (layer-wise rules).
+// parts of the same tensors (layer-wise rules). The rule clips first, unless options.clip is infinite.
 RulePtr make_rule(const OptimOptions& options, const Layout& layout, OverShards over_replica = {},
                   OverShards over_shards = {});
 
-// `steps`: how many there will be, 0 if nobody knows.
+// The learning rate over the run. `steps`: how many there will be, 0 if unknown: then it is constant after warm-up.
 Schedule make_schedule(const OptimOptions& options, int64_t steps);
 
 }  // namespace thinwire::optim

@@ -154,7 +154,7 @@ class Rank {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
-      worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
+      worker_->measure_staleness(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
       control_.post(step_, wants_to_stop(), wants_to_save(), loss, worker_->costs(), worker_->norms());
       const auto posted = Clock::now();
@@ -163,7 +163,7 @@ class Rank {
       if (due(recipe_.train.eval_every)) stop |= report(true), evaluate();
       if (due(recipe_.train.save_every) || save_agreed_) stop |= report(true), save();
     }
-    worker_->watch(false);
+    worker_->measure_staleness(false);
     const auto begin = Clock::now();
     worker_->drain();
     drain_s_ = seconds_since(begin);

@@ -49,7 +49,7 @@ class Worker {
   void load(const State& state);
 
   // Before a step: whether its landings are to be measured. And how far they missed; collective.
-  void watch(bool yes) { probe_->watch(yes); }
+  void measure_staleness(bool yes) { probe_->enable(yes); }
   std::optional<double> prediction_error();
 
   // Of the last step, where the strategy has them.

@@ -31,7 +31,7 @@ void check_mpi(int code, const char* what) {
   TORCH_CHECK(false, "[comm] ", what, ": ", std::string(text, length));
 }
 
-// Wakes the thread; outlives it, because Frames may nudge to the last.
+// Wakes the thread; outlives it, because Frames may notify to the last.
 class Bell {
  public:
   void ring() {
@@ -75,7 +75,7 @@ class Conversation {
       return sent || came;
     } catch (const std::exception& error) {
       cut_ = true;
-      frames_.cut(peer_, one_line(error));
+      frames_.disconnect(peer_, one_line(error));
       return true;
     }
   }
