@@ -130,8 +130,8 @@ void whole_run() {
     recipe.train.steps = 400;
     recipe.train.eval_every = 0;
     data::resolve(recipe.data);
-    train::Observer nobody;
-    return train::run(recipe, {}, nobody);
+    train::Observer silent;
+    return train::run(recipe, {}, silent);
   };
   const auto plain = run("all_reduce", 32);
   fmt::print("\nwhole runs of 400 steps, gpt nano, 4 workers, lamb, automatic freeze\n");

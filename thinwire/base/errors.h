@@ -1,4 +1,5 @@
-// The two failures a caller is meant to tell apart by type. (A lost or late peer is the third: thinwire/comm/errors.h.)
+// The two failures a caller is meant to distinguish by type. (A lost or late peer is the third:
+// thinwire/comm/errors.h.)
 //
 //   BadInput   the person asked for something that cannot be: an unknown key, a wrong unit, a missing file.
 //              The program answers with one line on stderr and exit code 2.
@@ -13,6 +14,8 @@
 
 namespace thinwire {
 
+// Takes a fmt format string and its arguments. Say what was wanted and what came: "train.steps must be at least 1, got
+// 0".
 struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
   template <class... Args>

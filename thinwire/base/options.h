@@ -12,6 +12,9 @@
 // A field may be int64_t, double, bool, std::string, two numbers (std::array<double, 2>), or any type with
 // from_text(std::string_view, T&) and to_text(const T&), such as Bytes. A list may ask for fewer fields after it has
 // read an earlier one (keep exists only where delay is 1): a key that was not asked for is unknown.
+//
+// An option of your own: a struct and a fields() in its own namespace, found by argument-dependent lookup
+// (examples/own_options.cpp). All errors are BadInput that starts with "section.key". No state, any thread.
 #pragma once
 
 #include <array>
@@ -33,11 +36,11 @@ using Table = std::map<std::string, Value>;
 // The value as TOML writes it; reading that text gives the value back, to the bit.
 std::string toml_text(const Value& value);
 
-// What a field may be: numbers of an interval, or words of a list, or anything. NaN is never allowed.
+// What a field may be: numbers of an interval, or one of some choices, or anything. NaN is never allowed.
 struct Limit {
   double low, high;
   bool low_open = false, high_open = false;
-  std::vector<std::string> words;
+  std::vector<std::string> choices;
   std::string text() const;  // "at least 1", "one of gpt, mlp"
 };
 Limit any();
@@ -46,7 +49,7 @@ Limit above(double low);
 Limit between(double low, double high);
 Limit at_least_below(double low, double high);  // [low, high)
 Limit above_up_to(double low, double high);     // (low, high]
-Limit one_of(std::vector<std::string> words);
+Limit one_of(std::vector<std::string> choices);
 
 // Sets one field from a value; BadInput that starts with `name` if its type or range is wrong.
 void read(const Value& value, const std::string& name, int64_t& field, const Limit& limit);
@@ -54,6 +57,7 @@ void read(const Value& value, const std::string& name, double& field, const Limi
 void read(const Value& value, const std::string& name, bool& field, const Limit& limit);
 void read(const Value& value, const std::string& name, std::string& field, const Limit& limit);
 void read(const Value& value, const std::string& name, std::array<double, 2>& field, const Limit& limit);
+// For the types with from_text(): the value as text, and an exception that starts with the option's name.
 std::string quantity(const Value& value, const std::string& name);
 [[noreturn]] void rename_error(const std::string& name, const std::exception& error);
 
@@ -67,6 +71,7 @@ void read(const Value& value, const std::string& name, T& field, const Limit&) {
   }
 }
 
+// The way back, for recipes that are written down.
 inline Value to_value(int64_t v) { return v; }
 inline Value to_value(double v) { return v; }
 inline Value to_value(bool v) { return v; }
@@ -98,6 +103,7 @@ class Reader {
   std::vector<std::string> known_;
 };
 
+// Fills `options` from a section of a recipe. BadInput for a wrong value or an unknown key.
 template <class Options>
 void read_section(const Table& table, const std::string& section, Options& options) {
   Reader reader(table, section);
@@ -115,6 +121,7 @@ struct Checker {
   }
 };
 
+// BadInput if a field is out of its range: constructors call it, so that C++ and recipes have the same rules.
 template <class Options>
 void check_fields(const std::string& section, Options options) {
   Checker checker{section};
@@ -135,6 +142,7 @@ struct Lister {
   }
 };
 
+// All fields with their values, ranges and help, in their order: what help and to_toml() are made from.
 template <class Options>
 std::vector<Field> list_fields(Options options) {
   Lister lister;

@@ -1,5 +1,6 @@
 // Numbers that carry their unit: "25MiB", "20ms", "100mbit". Reading is strict: a number without a unit, or with
-// the unit of something else, is BadInput that says what was wanted.
+// the unit of something else, is BadInput that says what was wanted. Writing gives a text that reads back as the
+// same number.
 #pragma once
 
 #include <cstdint>

@@ -56,8 +56,8 @@ std::shared_ptr<Frames> Frames::make(int rank, int size, double timeout_s, const
                                      std::function<void(int)> notify) {
   std::shared_ptr<Frames> frames(new Frames(rank, size, timeout_s, identity, std::move(notify)));
   frames->mailbox_ =
-      std::make_shared<Mailbox>(rank, frames->timeouts_, [told = std::weak_ptr(frames)](const Timeout& overdue) {
-        if (auto all = told.lock())
+      std::make_shared<Mailbox>(rank, frames->timeouts_, [weak = std::weak_ptr(frames)](const Timeout& overdue) {
+        if (auto all = weak.lock())
           all->end(frame_of(Header::late, all->silent(overdue.rank), copy_of(&overdue.seconds, sizeof overdue.seconds)),
                    true);
       });
@@ -104,7 +104,7 @@ void Frames::fail(int rank, const std::string& why) {
   end(lost(rank, why), true);
 }
 
-// The same on the rank that tells and on those that are told.
+// The same on the rank that announces a failure and on those that hear of it.
 Failure Frames::failure_of(const Header& header, const at::Tensor& bytes) const {
   const auto rank = static_cast<int>(header.tag);
   if (header.kind == Header::lost) {
@@ -122,7 +122,7 @@ Failure Frames::failure_of(const Header& header, const at::Tensor& bytes) const 
 
 // Ends the world, the first time it is called. A wait that throws gives the sender its memory back, so by then none of
 // it may be read any more: what was not begun is not sent, what was is copied, because the frame must come to an end.
-void Frames::end(const Frame& why, bool tell) {
+void Frames::end(const Frame& why, bool announce) {
   if (over_.exchange(true)) return;
   for (int to = 0; to < size(); ++to) {
     {
@@ -131,7 +131,7 @@ void Frames::end(const Frame& why, bool tell) {
       std::erase_if(peer.queue, [](const Frame& f) { return f.header.kind == Header::data && !f.begun(); });
       for (Frame& frame : peer.queue)
         if (frame.begun() && frame.bytes.defined()) frame.bytes = frame.bytes.clone();
-      if (tell) peer.add_ahead(why);
+      if (announce) peer.add_ahead(why);
     }
     notify_(to);
   }

@@ -120,9 +120,9 @@ class Frames {
   Failure failure_of(const Header& header, const at::Tensor& bytes) const;
   void check(int from, const Header& header) const;
   void take(int from, const Header& header, at::Tensor bytes);
-  void greet(int from, const std::string& words);
+  void greet(int from, const std::string& text);
   int silent(int waited_for) const;
-  void end(const Frame& why, bool tell);
+  void end(const Frame& why, bool announce);
 
   const int rank_;
   const Identity identity_;

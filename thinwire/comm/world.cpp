@@ -111,7 +111,7 @@ void World::together(const std::function<void()>& work) const {
   const auto rank = static_cast<int>(size() - first);
   try {
     why = broadcast_bytes(std::move(why), rank);
-    group->barrier();  // whoever throws may end the world: not before all have heard
+    group->barrier();  // a rank that throws may end the world: not before all have heard
   } catch (...) {      // what happened here is worth more
     if (!own && why.empty()) throw;
   }
@@ -153,7 +153,7 @@ void run_threads(int size, const std::function<void(World&)>& rank_main, const W
         guarded(rank, [&] {
           at::set_num_threads(options.threads);
           World world{.group = TransportGroup::world(transports[rank])};
-          guarded(rank, [&] { rank_main(world); });  // told to the others before what is under way is waited for
+          guarded(rank, [&] { rank_main(world); });  // the others are told before this rank waits for what is in flight
           world.close();
         });
       });

@@ -1,7 +1,7 @@
 // Clipping by the global norm: a rule around a rule. g *= c / (norm + 1e-6) where norm > c; the norm is summed in fp64
 // and rounded once, and is the one that the update brings along, where it brings one. update.grad is scaled in place.
 //
-// The same numbers as torch.nn.utils.clip_grad_norm_. All ranks of a replica clip by the same norm, and so stay alike.
+// The rule of torch.nn.utils.clip_grad_norm_. All ranks of a replica clip by the same norm, and so stay alike.
 #pragma once
 
 #include "thinwire/optim/layout.h"

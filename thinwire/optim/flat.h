@@ -2,7 +2,7 @@
 //
 // So one kernel updates all parameters, and an exchange sends them without copying. Autograd does not notice writes to
 // the flat vector between a forward and its backward: only a step may write it. Backward accumulates into `grad`;
-// whoever steps calls zero_grad() before the next backward. Used by one thread, but for grad_ready().
+// the trainer calls zero_grad() before the next one. Used by one thread, but for grad_ready().
 //
 // A model may compute in another type (bf16). Its parameters and their gradients are then views of two flat vectors of
 // that type; `x` and `grad` stay fp32, so that updates smaller than a bf16 can say are not lost. refresh() and

@@ -4,7 +4,7 @@
 // of 1024 elements, in every run, so that slices, stages and shards are whole blocks and no number moves when their
 // count changes. The padding between units is zero, stays zero, and is left out of hashes and scales.
 //
-// A layout is made once (make_layout) and copied to whoever needs it; its functions are pure and may be called from any
+// A layout is made once (make_layout) and copied freely; its functions are pure and may be called from any
 // thread. It holds no numbers: those are in optim::Flat, or in any vector of `numel` elements.
 #pragma once
 
@@ -62,7 +62,7 @@ struct Layout {
 };
 
 // The layout of a whole model (or of one stage of it): units in order, each on a block boundary, its parameters one
-// after another. Parameters are fp32 and on one device; c10::Error otherwise. Depends on their shapes alone.
+// after another. Parameters are on one device. Depends on their shapes alone.
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);
 
 // Sum of squares in fp64 of what belongs to parameters, duplicates left out.

@@ -185,12 +185,12 @@ double steady_utilisation(const Schedule& schedule, double stage_s, double trans
   };
   // It repeats after w_0 + 1 steps, here from the first update of stage 0 on; one loop more and the drain are left out.
   // From update to update every stage does the same, so that one of them is enough.
-  const int64_t loop = schedule.warmup.at(0) + 1, settled = loop, last = 5 * loop;
+  const int64_t loop = schedule.warmup.at(0) + 1, steady = loop, last = 5 * loop;
   const Chart chart = simulate(schedule, last + loop, cost, transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
     if (block.kind == OpKind::update) updated.push_back(block.end);
-  return static_cast<double>((last - settled) * schedule.microbatches) * stage_s / (updated[last] - updated[settled]);
+  return static_cast<double>((last - steady) * schedule.microbatches) * stage_s / (updated[last] - updated[steady]);
 }
 
 std::string to_text(const Chart& chart, int width) {

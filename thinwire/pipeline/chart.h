@@ -37,7 +37,7 @@ using Cost = std::function<double(int stage, OpKind kind)>;
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double transfer);
 
 // The share of time a stage computes in an endless run with a stage's time of `stage_s` (> 0) a microbatch and
-// transfers of `transfer_s`: simulated over enough steps for it to settle. Fill and drain of an asynchronous run are
+// transfers of `transfer_s`: simulated over enough steps to be steady. Fill and drain of an asynchronous run are
 // left out; those of a synchronous step come again in every step and count.
 //   async_1f1b: the longest loop is F down all stages and B up again, P stage_s + 2 (P-1) transfer_s for w_0 + 1
 //   minibatches; how a stage's time is divided between F and B does not matter.

@@ -1,4 +1,4 @@
-// What the ranks tell each other after every step beside training: whether to stop or to save, and figures for the
+// What the ranks exchange after every step beside training: whether to stop or to save, and figures for the
 // progress line.
 //
 // It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
@@ -23,7 +23,7 @@ namespace thinwire::train {
 struct StepStats {
   int64_t step = 0;
   bool stop = false, save = false;
-  double loss = 0;  // means over the ranks, of the loss over those who know it
+  double loss = 0;  // means over the ranks, of the loss over the ranks that have one
   Costs costs;
   double wire_bytes = 0, stage_bytes = 0;
   dp::GradientNorms norms;  // 0 where the strategy has none

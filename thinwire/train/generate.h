@@ -2,7 +2,7 @@
 //
 // The model sees the last `context` tokens of what there is so far; an empty prompt stands for a line break, which most
 // texts have before anything new. Which token follows depends on (model, prompt, options) and nothing else: token i is
-// chosen by mix(seed, i), never by torch's default generator.
+// chosen by hash64 of (seed, i), never by torch's default generator.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -68,7 +68,7 @@ double all_reduce_s(int ranks, int64_t bytes, int times, const net::Link& link) 
 
 }  // namespace
 
-bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
+bool measure_kernels(const std::function<bool(const KernelFigure&)>& report) {
   at::set_num_threads(1);
   std::array<at::Tensor, 4> vectors;
   for (auto& v : vectors) v = at::empty({kNumel}).fill_(0.25);
@@ -102,12 +102,12 @@ bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
     figure.gigabytes_per_s = (pass.reads + pass.writes) * 4.0 * static_cast<double>(kNumel) / pass.best / 1e9;
     if (memory == 0) memory = figure.gigabytes_per_s;
     figure.share_of_triad = figure.gigabytes_per_s / memory;
-    if (!tell(figure)) return false;
+    if (!report(figure)) return false;
   }
   return true;
 }
 
-bool measure_comm(const std::function<bool(const CommFigure&)>& tell) {
+bool measure_comm(const std::function<bool(const CommFigure&)>& report) {
   const double copy = copy_gigabytes_per_s();
   for (int ranks : {2, 4})
     for (auto [bytes, times] : {std::pair{int64_t{64} << 10, 100}, {int64_t{1} << 20, 30}, {int64_t{16} << 20, 5}}) {
@@ -115,12 +115,12 @@ bool measure_comm(const std::function<bool(const CommFigure&)>& tell) {
       const double sent = 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes);
       figure.gigabytes_per_s = sent / figure.seconds / 1e9;
       figure.share_of_copy = figure.gigabytes_per_s / copy;
-      if (!tell(figure)) return false;
+      if (!report(figure)) return false;
     }
   return true;
 }
 
-bool measure_links(const std::function<bool(const LinkFigure&)>& tell) {
+bool measure_links(const std::function<bool(const LinkFigure&)>& report) {
   struct Case {
     const char* link;
     double bits_per_s, latency_s;
@@ -135,7 +135,7 @@ bool measure_links(const std::function<bool(const LinkFigure&)>& tell) {
     // Two ranks: half the vector there and half back, each a latency late.
     figure.asked_s = 2 * (static_cast<double>(c.bytes) / 2 * 8 / c.bits_per_s + c.latency_s);
     figure.obtained_s = all_reduce_s(2, c.bytes, c.times, link);
-    if (!tell(figure)) return false;
+    if (!report(figure)) return false;
   }
   return true;
 }

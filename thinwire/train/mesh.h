@@ -1,4 +1,4 @@
-// Where a rank stands among replicas, stages and shards, and over which groups it talks.
+// A rank's place among replicas, stages and shards, and the groups it communicates over: a device mesh.
 #pragma once
 
 #include "thinwire/base/trace.h"

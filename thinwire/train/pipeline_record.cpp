@@ -139,11 +139,11 @@ PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t 
 PipelinePicture plan(const Schedule& schedule, const Steps& steps, int64_t planned_steps,
                      const std::vector<StageCosts>& costs, double transfer_s) {
   const int64_t loop = schedule.warmup[0] + 1;
-  const int64_t settle = std::min(steps.first - 1, 3 * loop);  // steps before those to show
+  const int64_t before = std::min(steps.first - 1, 3 * loop);  // steps before those to show
   const int64_t after = planned_steps > 0 ? std::min(planned_steps - steps.last, loop) : loop;
-  const int64_t all = settle + steps.count() + after, left_out = steps.first - 1 - settle;
-  PipelinePicture shown = picture(simulate(schedule, all, cost_of(costs), transfer_s), schedule.ops(0, settle, all),
-                                  settle + steps.count());
+  const int64_t all = before + steps.count() + after, left_out = steps.first - 1 - before;
+  PipelinePicture shown = picture(simulate(schedule, all, cost_of(costs), transfer_s), schedule.ops(0, before, all),
+                                  before + steps.count());
   for (auto& blocks : shown.chart.stages)
     for (Block& block : blocks) block.batch += left_out * (block.kind == OpKind::update ? 1 : schedule.microbatches);
   return shown;
@@ -236,16 +236,16 @@ double PipelinePicture::idle() const {
 
 double steady_utilisation(const Schedule& schedule, const std::vector<StageCosts>& costs, double transfer_s) {
   // It repeats after w_0 + 1 steps. From update to update of stage 0 every stage does as much as a step has.
-  const int64_t loop = schedule.warmup.at(0) + 1, settled = 5 * loop, last = 10 * loop;
+  const int64_t loop = schedule.warmup.at(0) + 1, steady = 5 * loop, last = 10 * loop;
   const Chart chart = simulate(schedule, last + loop, cost_of(costs), transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
     if (block.kind == OpKind::update) updated.push_back(block.end);
   double step_s = 0;  // of all stages
   for (int j = 0; j < schedule.stages; ++j)
-    for (const Op& op : schedule.ops(j, settled, 0)) step_s += costs.at(j).of(op.kind);
-  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[settled]);
-  return all > 0 ? step_s * static_cast<double>(last - settled) / all : 1;
+    for (const Op& op : schedule.ops(j, steady, 0)) step_s += costs.at(j).of(op.kind);
+  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[steady]);
+  return all > 0 ? step_s * static_cast<double>(last - steady) / all : 1;
 }
 
 std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::vector<TracePtr>& traces, int64_t done) {

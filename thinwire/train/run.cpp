@@ -58,7 +58,7 @@ class Rank {
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
                                   .text_files = text_->files,
-                                  .origin = warm_start_ ? warm_start_->from : fs::path(),
+                                  .warm_start = warm_start_ ? warm_start_->from : fs::path(),
                                   .notes = notes_});
     train();
     if (stopped_from_outside_) {
@@ -116,7 +116,7 @@ class Rank {
     note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
-    world_.group->barrier();  // nobody writes before everybody could read
+    world_.group->barrier();  // no rank writes before all have read
   }
 
   // The arithmetic is the same everywhere; the order of a sum inside a library's kernel need not be.
@@ -420,7 +420,7 @@ Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer
   if (world.shares_disk) options.dir = world.broadcast_bytes(options.dir.string());
   const bool keeps_house = world.is_rank0() || !world.shares_disk;
   world.together([&] {
-    check(recipe);  // on all: nobody waits for it
+    check(recipe);  // on all ranks, so that none waits for it
     if (!keeps_house) return;
     check_directory(options);
     if (!options.from.empty()) check_warm_start(options.from, recipe);

@@ -1,4 +1,4 @@
-// One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (stage_worker.h).
+// One rank's part of a run: a whole model (replica.h) or a stage of one (stage_worker.h). Used by one thread.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ struct Costs {
   double exposed_s = 0;     // of it, waiting for the wire, and between two steps for ranks that are slower
   double compute_s = 0;     // forward, backward, update
   double update_s = 0;      // of it, in the update rule
-  int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
+  int64_t wire_bytes = 0;   // sent to other replicas so far; what is in flight counts as it is sent
   int64_t stage_bytes = 0;  // sent to other stages
 };
 
@@ -34,7 +34,7 @@ class Worker {
   double evaluate();
   // mean_i ||x_i - mean x||^2 / ||mean x||^2, of a sample. Collective.
   double consensus_distance();
-  // Waits for what is under way, so that the costs have it. Collective.
+  // Waits for what is in flight, so that the costs have it. Collective.
   void drain();
   virtual void finish() = 0;
   // The weights that replicas agree on, of the whole model, flat; on rank 0 only. Collective.
@@ -48,7 +48,7 @@ class Worker {
   Saved state();
   void load(const State& state);
 
-  // Before a step: whether its landings are to be measured. And how far they missed; collective.
+  // Before a step: whether its merges are to be measured. And their prediction error; collective.
   void measure_staleness(bool yes) { probe_->enable(yes); }
   std::optional<double> prediction_error();
 
@@ -70,7 +70,7 @@ class Worker {
   }
 
  protected:
-  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin);
+  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* warm_start);
   void made();  // by constructors, at their end: what was sent until here was setting up
 
   virtual dp::Strategy& strategy() = 0;
@@ -107,8 +107,9 @@ class Worker {
   int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
 
-// A Replica, or a StageWorker where the recipe has stages; at the very beginning, or where `origin` got to. Collective.
+// A Replica, or a StageWorker where the recipe has stages; at the very beginning, or where `warm_start` got to.
+// Collective.
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const WarmStart* origin = nullptr);
+                                    const WarmStart* warm_start = nullptr);
 
 }  // namespace thinwire::train

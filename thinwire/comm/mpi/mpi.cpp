@@ -217,7 +217,7 @@ class MpiCarrier final : public Carrier {
       else
         pause = std::min(2 * pause, std::chrono::microseconds(kLongestPause));
     }
-    // Everybody is here: nobody waits in vain for the others. Otherwise one is stuck, and MPI_Finalize would be too.
+    // All ranks are here: none waits in vain for the others. Otherwise one is stuck, and MPI_Finalize would be too.
     if (!frames.all_left()) MPI_Abort(comm, 1);
     for (auto& peer : peers) peer->cancel();
     if (!ours) return;
