@@ -94,20 +94,20 @@ Measured measure(const Run& run) {
   const Window window(schedule);
   const auto M = schedule.microbatches;
   Measured result;
-  comm::run_world(kStages, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    const int j = bare->rank();
+  comm::run_world(kStages, [&](std::shared_ptr<comm::TransportGroup> world) {
+    const int j = world->rank();
     auto wire =
-        bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link_of(run, schedule)));
+        world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link_of(run, schedule)));
     pipeline::Stage stage(
         played_body(j == kStages - 1, kStage_s / 3 / static_cast<double>(M)),
         {.schedule = schedule, .steps = window.steps(), .activation = {.shape = {kRows / M, kContext, kWidth}}}, wire,
         [rows = at::ones({kRows, kContext, kWidth})](int64_t) {
           return pipeline::Batch{.tokens = rows, .targets = rows};
         },
-        [alone = bare->split(j, 0)](const optim::Flat& weights) {
+        [alone = world->split(j, 0)](const optim::Flat& weights) {
           return dp::make_strategy({}, weights, {.sync = alone}, benchmarks::kPlainSgd);
         });
-    bare->barrier();
+    world->barrier();
     Clock::time_point begin, end;
     for (int64_t t = 1; t <= window.steps(); ++t) {
       stage.step(t, 1e-3);

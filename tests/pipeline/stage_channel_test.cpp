@@ -202,7 +202,7 @@ TEST(StageChannel, WithADenseCodecIsWithinItsError) {
         });
 }
 
-TEST(StageChannel, RefusesLettersThatWereDamaged) {
+TEST(StageChannel, RejectsMessagesThatWereDamaged) {
   struct Damage {
     bool head;
     int64_t byte;
@@ -288,9 +288,9 @@ std::unique_ptr<Stage> make_cut_stage(const Case& c, const Mesh& mesh, double ke
                    .steps = c.steps,
                    .stash = c.stash,
                    .activation = {.shape = {kRows / c.microbatches, kContext, kWidth}, .dtype = c.dtype}},
-      mesh.along, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
+      mesh.pipeline_group, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
       [&](const optim::Flat& weights) {
-        return dp::make_strategy(c.strategy, weights, {.sync = mesh.across}, optim_of(c, mesh.stage), c.steps);
+        return dp::make_strategy(c.strategy, weights, {.sync = mesh.replica_group}, optim_of(c, mesh.stage), c.steps);
       });
 }
 

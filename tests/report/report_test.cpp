@@ -199,10 +199,10 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
     traces.push_back(std::make_shared<Trace>(4096));
     for (const auto& block : blocks) {
       if (block.kind == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
-      const TraceKind doing = block.kind == OpKind::forward    ? TraceKind::forward
-                              : block.kind == OpKind::backward ? TraceKind::backward
-                                                               : TraceKind::update;
-      traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
+      const TraceKind trace_kind = block.kind == OpKind::forward    ? TraceKind::forward
+                                   : block.kind == OpKind::backward ? TraceKind::backward
+                                                                    : TraceKind::update;
+      traces.back()->add(trace_kind, at(block.begin), at(block.end), block.batch);
     }
   }
   return traces;

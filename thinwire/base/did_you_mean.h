@@ -11,6 +11,7 @@ namespace thinwire {
 // is near. Of equally near ones the first. Pure.
 std::string nearest(std::string_view name, const std::vector<std::string>& names);
 
+// What stands around a name in the message: quotes, or "[" and "]" for a section.
 struct Quotes {
   std::string_view open = "'", close = "'";
 };

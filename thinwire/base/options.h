@@ -38,11 +38,12 @@ std::string toml_text(const Value& value);
 
 // What a field may be: numbers of an interval, or one of some choices, or anything. NaN is never allowed.
 struct Limit {
-  double low, high;
-  bool low_open = false, high_open = false;
-  std::vector<std::string> choices;
-  std::string text() const;  // "at least 1", "one of gpt, mlp"
+  double low, high;                          // of numbers
+  bool low_open = false, high_open = false;  // whether the ends are excluded
+  std::vector<std::string> choices;          // of texts; empty: any
+  std::string text() const;                  // "at least 1", "one of gpt, mlp"
 };
+// Made by these.
 Limit any();
 Limit at_least(double low);
 Limit above(double low);
@@ -61,6 +62,7 @@ void read(const Value& value, const std::string& name, std::array<double, 2>& fi
 std::string quantity(const Value& value, const std::string& name);
 [[noreturn]] void rename_error(const std::string& name, const std::exception& error);
 
+// Any other type, by its from_text(), which throws BadInput for a text that is none.
 template <class T>
 void read(const Value& value, const std::string& name, T& field, const Limit&) {
   const std::string text = quantity(value, name);
@@ -82,11 +84,12 @@ Value to_value(const T& v) {
   return to_text(v);
 }
 
-// Visitor that fills an options struct from a table.
+// The visitors that fields() is called with. One that fills an options struct from a table, which must outlive it.
 class Reader {
  public:
   Reader(const Table& table, std::string section) : table_(table), section_(std::move(section)) {}
 
+  // A key that the table has is read; a field without one keeps its default.
   template <class T>
   void operator()(std::string_view key, T& field, const Limit& limit, std::string_view /*help*/) {
     known_.emplace_back(key);
@@ -111,7 +114,7 @@ void read_section(const Table& table, const std::string& section, Options& optio
   reader.finish();
 }
 
-// Visitor that checks an options struct that a program filled in.
+// One that checks an options struct that a program filled in, by reading what it would write.
 struct Checker {
   std::string section;
   template <class T>
@@ -128,11 +131,11 @@ void check_fields(const std::string& section, Options options) {
   fields(checker, options);
 }
 
-// Visitor that writes an options struct down.
+// One that lists an options struct.
 struct Field {
   std::string key;
-  Value value;
-  std::string allowed, help;
+  Value value;                // as it is now
+  std::string allowed, help;  // its limit as text; what it means
 };
 struct Lister {
   std::vector<Field> list;

@@ -19,7 +19,7 @@ struct Unreadable : std::runtime_error {
 // than `most_bytes`, or if the system does not let it.
 std::string read_file(const std::filesystem::path& path, int64_t most_bytes = INT64_MAX);
 
-// The same for a file that may be missing or unreadable: then nothing.
+// The same for a file that may be missing or unreadable: then an empty string. For hints, never for what decides.
 std::string read_file_if_any(const std::filesystem::path& path);
 
 }  // namespace thinwire

@@ -35,6 +35,7 @@ class Trace {
   // Keeps the last `newest` intervals of each kind.
   explicit Trace(size_t newest) : newest_(newest) {}
 
+  // One interval that is over; of a full kind the oldest is dropped.
   void add(TraceKind what, Clock::time_point begin, Clock::time_point end, int64_t number = 0) {
     std::lock_guard lock(mutex_);
     auto& kept = kept_[static_cast<int>(what)];
@@ -42,6 +43,7 @@ class Trace {
     kept.push_back({begin, end, number});
   }
 
+  // A copy, in the order of add().
   std::vector<Interval> of(TraceKind what) const {
     std::lock_guard lock(mutex_);
     const auto& kept = kept_[static_cast<int>(what)];

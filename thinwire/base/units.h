@@ -17,7 +17,7 @@ struct Bytes {
 void from_text(std::string_view text, Bytes& out);
 std::string to_text(const Bytes& bytes);
 
-// "20ms", "1.5s", "3us", "2min": seconds.
+// "20ms", "1.5s", "3us", "2min": seconds, at least 0.
 double parse_seconds(std::string_view text);
 std::string seconds_text(double seconds);
 

@@ -20,6 +20,7 @@
 
 namespace thinwire::comm {
 
+// A state machine that the executor drives; its Work is done when complete() was called.
 class Task : public Completion {
  public:
   // Returns true once it is finished, or has failed: it is not called again. Must not block or throw; a failure goes to
@@ -43,6 +44,7 @@ class Pending {
   std::deque<WorkPtr> works_;
 };
 
+// Owns its thread, and shares the transport. One a rank, for all groups made from one world.
 class Executor {
  public:
   // Changes of `transport` wake it up. Its thread computes with as many torch threads as the calling one.
@@ -51,6 +53,7 @@ class Executor {
   ~Executor();
   Executor(const Executor&) = delete;
 
+  // Takes a task over: it is advanced until it is finished, whether anyone still holds it or not.
   void add(TaskPtr task);
   // Finishes the tasks it has, then ends its thread. Not from a task.
   void stop();

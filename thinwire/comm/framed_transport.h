@@ -15,6 +15,7 @@ namespace thinwire::comm {
 
 // Moves the bytes of all streams, on threads of its own: takes them from Frames::next_bytes when it is notified, and
 // passes what arrives to Frames::take_bytes. Its destructor ends these threads, whatever they wait for.
+// One is made for all streams of a rank; it holds the Frames it was given as long as its threads run.
 class Carrier {
  public:
   virtual ~Carrier() = default;
@@ -27,6 +28,8 @@ struct Departure {
   double after_failure_s = 2;  // how long it stays at most where the world is over
 };
 
+// Thread-safe, as Transport asks. The peers' streams are independent: a peer that reads slowly holds up none of the
+// others.
 class FramedTransport final : public Transport {
  public:
   // Blocks until all ranks have joined, which may take connect_s and is not part of the timeout; throws

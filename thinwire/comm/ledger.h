@@ -17,10 +17,12 @@ inline constexpr int kTrafficKinds = 3;
 
 class Ledger {
  public:
+  // By the group, at the start of a call.
   void add(TrafficKind kind, int64_t sent, int64_t received) {
     sent_[static_cast<int>(kind)] += sent;
     received_[static_cast<int>(kind)] += received;
   }
+  // Bytes so far, of one kind and of all.
   int64_t sent(TrafficKind kind) const { return sent_[static_cast<int>(kind)]; }
   int64_t received(TrafficKind kind) const { return received_[static_cast<int>(kind)]; }
   int64_t sent() const { return sent_[0] + sent_[1] + sent_[2]; }

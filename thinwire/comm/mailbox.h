@@ -34,14 +34,17 @@ struct Timeouts {
 };
 using TimeoutsPtr = std::shared_ptr<Timeouts>;
 
+// A message that has arrived.
 struct Message {
   at::Tensor bytes;
   Clock::time_point came = {};
   std::function<void()> read = {};  // called once it was copied out, by the thread that did
 };
 
+// None, or why the world is over.
 using Failure = std::variant<std::monostate, PeerLost, Timeout>;
 
+// One a rank. Works that it hands out keep it alive.
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   // `announce` tells the other ranks, and this mailbox, that a peer has timed out.
@@ -51,6 +54,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void deliver(int from, int64_t tag, Message message);
   void fail(const Failure& failure);
 
+  // The side of the transport; see transport.h.
   RecvWorkPtr recv(at::Tensor into, int from, int64_t tag);
   // A message to `peer` that is done when notify() has set `read`.
   WorkPtr sending(int peer, std::shared_ptr<bool> read);

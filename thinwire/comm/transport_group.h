@@ -23,6 +23,7 @@
 
 namespace thinwire::comm {
 
+// Made by world(), split() and with_transport() alone.
 class TransportGroup final : public Group {
  public:
   // All ranks of the transport. Not collective. One such group a transport: others are made from it by split() and

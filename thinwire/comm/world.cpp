@@ -94,7 +94,7 @@ std::vector<Clock::duration> World::clock_offsets() const {
 
 void World::together(const std::function<void()>& work) const {
   std::exception_ptr own;
-  std::string why;  // after a letter for its family
+  std::string why;  // after a character for its family
   try {
     work();
   } catch (const BadInput& error) {

@@ -8,6 +8,7 @@ namespace thinwire::comm {
 
 class WrappedTransport : public Transport {
  public:
+  // The contract is Transport's; a wrapper must not break it: messages it adds use the tag bit reserved for them.
   explicit WrappedTransport(TransportPtr inner) : inner_(std::move(inner)) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }

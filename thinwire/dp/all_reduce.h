@@ -11,9 +11,10 @@
 
 namespace thinwire::dp {
 
+// [strategy] of all_reduce.
 struct AllReduceOptions {
   Bytes bucket{1 << 20};  // least size of a bucket: small ones leave early, large ones pay the latency less often
-  compress::CodecName codec = {};
+  compress::CodecName codec = {};  // of gradients, with error feedback per bucket
 };
 
 template <class F>
@@ -24,7 +25,8 @@ void fields(F&& f, AllReduceOptions& o) {
 
 class AllReduce final : public Strategy {
  public:
-  // `grad` is the flat gradient that step() will be given.
+  // Collective over groups.sync; x becomes replica 0's. `grad` is the flat gradient that step() will be given, and that
+  // grad_ready() may send from: it must not be written between grad_ready() and step().
   AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const AllReduceOptions& options,
             at::Tensor x, at::Tensor grad);
 

@@ -21,7 +21,7 @@ namespace thinwire::dp {
 
 // Of all classes; only those of the name's family are used.
 struct StrategyOptions {
-  std::string name = "all_reduce";
+  std::string name = "all_reduce";  // one of strategy_names()
   AllReduceOptions all_reduce;
   PeriodicOptions periodic;  // local_sgd to co2
   SlicesOptions slices;      // sparta to drip
@@ -41,6 +41,7 @@ std::vector<std::string> strategy_names();
 // The options that a name stands for. BadInput, as above.
 StrategyOptions preset(const std::string& name);
 
+// The [strategy] section: the name first, which sets its defaults, then the options of its class.
 template <class F>
 void fields(F&& f, StrategyOptions& o) {
   const std::string before = o.name;

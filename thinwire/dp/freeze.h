@@ -26,6 +26,7 @@ struct Freeze {
 void read(const Value& value, const std::string& name, Freeze& freeze, const Limit& limit);
 Value to_value(const Freeze& freeze);
 
+// Memory: D numbers a tensor, where automatic. Used by one thread; all ranks ask with equal sums, so all agree.
 class FreezeWatch {
  public:
   FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps, int64_t tensors);

@@ -1,4 +1,4 @@
-// Calls back when a parameter's gradient is complete, during backward.
+// Calls back when a parameter's gradient is complete, during backward: what lets exchanges overlap with backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,8 @@
 
 namespace thinwire::dp {
 
-// A hook lives as long as this does.
+// A hook lives as long as this handle does, and is removed with it; the parameter may go first. Not thread-safe, and
+// not to be made or destroyed during a backward.
 class GradHook {
  public:
   virtual ~GradHook() = default;

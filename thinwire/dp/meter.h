@@ -28,6 +28,7 @@ class Meter {
     update_s_ += seconds_since(begin) - (exposed_s_ - exposed_before);
   }
 
+  // Sums since the beginning.
   double exposed_s() const { return exposed_s_; }
   double update_s() const { return update_s_; }
   // From now on waits are entered in `trace` as well.

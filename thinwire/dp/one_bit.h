@@ -31,9 +31,10 @@ struct WarmupBits {
 void read(const Value& value, const std::string& name, WarmupBits& bits, const Limit& limit);
 inline Value to_value(const WarmupBits& bits) { return bits.count; }
 
+// [strategy] of all three.
 struct OneBitOptions {
-  Freeze freeze;
-  WarmupBits warmup_bits;
+  Freeze freeze;               // the last step of warm-up, or auto
+  WarmupBits warmup_bits;      // of gradients during warm-up
   bool reach = true;           // of the momentum that arrives (thinwire/kernels/reach.h); not in deepspeed mode
   std::string mode = "block";  // block | deepspeed
 };
@@ -66,6 +67,8 @@ class OneBitMean {
 };
 using OneBitMeanPtr = std::unique_ptr<OneBitMean>;
 
+// The base of the three: step() exchanges, clips, and calls one of the virtuals below. A derived class has the formula,
+// and no communication but compressed_mean_().
 class OneBit : public Strategy {
  public:
   void grad_ready(int piece) final;
@@ -76,6 +79,7 @@ class OneBit : public Strategy {
   State state() override;
   void load(const State& state) override;
 
+  // Whether warm-up is over. Equal on all replicas.
   bool frozen() const { return frozen_at_ > 0; }
 
  protected:

@@ -39,9 +39,10 @@ struct SliceCount {
   SliceCount(int64_t count) : changes{{.count = count}} {}  // NOLINT: a number is one
   // How many after `step` steps of `planned`. BadInput where a share is wanted of an unknown number of steps (0).
   int64_t at(int64_t step, int64_t planned) const;
-  int64_t least() const;
+  int64_t least() const;  // over the whole run
   int64_t most() const;
 };
+// As an option of a recipe. BadInput that starts with `name`.
 void read(const Value& value, const std::string& name, SliceCount& count, const Limit& limit);
 Value to_value(const SliceCount& count);
 

@@ -18,10 +18,11 @@
 
 namespace thinwire::dp {
 
+// [strategy] of zero_one_adam, beside one_bit.h's; names and defaults are the paper's code's. All >= 1.
 struct ZeroOneOptions {
-  int64_t var_update_scaler = 16;
+  int64_t var_update_scaler = 16;     // renewals of v until they become half as often
   int64_t local_step_scaler = 32678;  // the published default, typed so upstream
-  int64_t local_step_clipper = 16;
+  int64_t local_step_clipper = 16;    // most steps between two exchanges
 };
 
 template <class F>

@@ -12,6 +12,7 @@
 
 namespace thinwire::kernels {
 
+// All numbers of x, as they lie in memory.
 template <class T>
 std::span<T> host_span(const at::Tensor& x) {
   const auto n = static_cast<size_t>(x.numel());

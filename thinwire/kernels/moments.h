@@ -6,10 +6,12 @@
 
 namespace thinwire::kernels {
 
+// beta1 decays the first moment, beta2 the second; eps is added to the root of the second.
 struct Moments {
   float beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
 };
 
+// betas in [0, 1), eps > 0. The one place where they are rounded to fp32.
 inline Moments moments(const std::array<double, 2>& betas, double eps) {
   const auto [b1, b2] = betas;
   return {.beta1 = static_cast<float>(b1),

@@ -12,6 +12,7 @@
 
 namespace thinwire::kernels {
 
+// Of one parameter group and step; rounded to fp32 once.
 struct NadamwStep {
   Moments moments;
   float decay, rate_g, rate_m, root;

@@ -14,6 +14,7 @@ namespace thinwire::kernels {
 
 inline constexpr float kNoReach = std::numeric_limits<float>::infinity();
 
+// B above; infinite where there is no bound. In fp64, rounded once by the caller.
 inline double adam_reach(double beta1, double beta2) {
   const double rest = 1 - beta1 * beta1 / beta2;
   return rest > 0 ? (1 - beta1) / std::sqrt(rest * (1 - beta2)) : std::numeric_limits<double>::infinity();

@@ -7,10 +7,10 @@
 namespace thinwire::kernels {
 
 struct ScaledBody {
-  float* scales;
-  uint8_t* packed;
+  float* scales;    // blocks(n) of them
+  uint8_t* packed;  // behind them
 };
-// The two parts of a body of n numbers, which must have room for exactly `packed_bytes` behind its scales.
+// The two parts of a body of n numbers, which must have exactly `packed_bytes` behind its scales: c10::Error otherwise.
 ScaledBody scaled_body(const at::Tensor& body, int64_t n, int64_t packed_bytes);
 // Whether an encoder can have written these scales: none is negative, all are finite.
 bool plausible(const float* scales, int64_t n);

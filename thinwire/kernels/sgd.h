@@ -5,8 +5,9 @@
 
 namespace thinwire::kernels {
 
+// Of one parameter group; rounded to fp32 once.
 struct SgdStep {
-  float lr, momentum, weight_decay;
+  float lr, momentum, weight_decay;  // mu is momentum, wd weight_decay
 };
 // Equal to torch.optim.SGD without dampening. m may be undefined, where momentum is 0; next may be x.
 void sgd(const at::Tensor& next, const at::Tensor& x, const at::Tensor& g, const at::Tensor& m, Range range,

@@ -1,4 +1,5 @@
-// The last unit of a language model, and the norm it shares with the units before it.
+// The last unit of a language model, and the norm it shares with the units before it. For gpt.cpp and mlp.cpp, which
+// differ in what comes before.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -29,6 +29,7 @@ Corrections corrections(const AdamwOptions& options, int64_t t);
 // The update of numbers with this learning rate and weight decay.
 kernels::AdamwStep adamw_step(const kernels::Moments& moments, const Corrections& c, double lr, double weight_decay);
 
+// See rule.h for the contract.
 class Adamw final : public Rule {
  public:
   Adamw(const Layout& layout, const AdamwOptions& options);

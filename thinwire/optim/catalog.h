@@ -17,21 +17,21 @@ namespace thinwire::optim {
 // Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise; where it names
 // nadamw, betas are 0.99 and 0.999.
 struct OptimOptions {
-  std::string name = "adamw";
-  double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.95};
-  double eps = 1e-8;
-  double momentum = 0.9;
-  double momentum_decay = 0.004;
-  std::string ns_dtype = "float32";
-  std::array<double, 2> trust = {0.01, 10};
-  double eta = 0.001;
-  double weight_decay = 0.1;
+  std::string name = "adamw";                 // sgd | adamw | nadamw | lamb | lars | muon
+  double lr = 1e-3;                           // (0, 1e3], at the top of the schedule
+  std::array<double, 2> betas = {0.9, 0.95};  // [0, 1)
+  double eps = 1e-8;                          // (0, 1]
+  double momentum = 0.9;                      // [0, 1)
+  double momentum_decay = 0.004;              // > 0, inf allowed
+  std::string ns_dtype = "float32";           // float32 | bfloat16
+  std::array<double, 2> trust = {0.01, 10};   // least and most
+  double eta = 0.001;                         // (0, 1e3]
+  double weight_decay = 0.1;                  // of matrices; norms and biases have none
   bool bias_correction = true;
-  double clip = 1.0;
-  int64_t warmup_steps = 20;
-  std::string schedule = "cosine";
-  double final_lr = 0.1;
+  double clip = 1.0;                // norm of the whole gradient, > 0; inf: off
+  int64_t warmup_steps = 20;        // >= 0
+  std::string schedule = "cosine";  // cosine | constant
+  double final_lr = 0.1;            // share of lr, [0, 1]
 };
 
 template <class F>

@@ -9,6 +9,7 @@
 
 namespace thinwire::optim {
 
+// One more pass over the gradient where the norm is unknown, and one where it is too large.
 class Clip final : public Rule {
  public:
   // Around `inner`, which it owns; the state is the inner one's. `over_replica`: the gradient is a part of the

@@ -11,8 +11,8 @@
 namespace thinwire::optim {
 
 struct SgdOptions {
-  double momentum = 0.9;  // [0, 1)
-  double weight_decay = 0;
+  double momentum = 0.9;    // mu, [0, 1)
+  double weight_decay = 0;  // wd, of matrices, added to the gradient
 };
 
 class Sgd final : public Rule {

@@ -19,7 +19,8 @@ struct ActivationCodec {
   // The share of the numbers that is sent, in (0, 1], if this is a threshold.
   std::optional<double> keep() const;
 };
-// BadInput if there is no such codec. Only the text is read and written: `renew` is an option of its own.
+// BadInput, with the names there are, if there is no such codec, or if KEEP is out of range. Only the text is read and
+// written: `renew` is an option of its own.
 void from_text(std::string_view text, ActivationCodec& codec);
 std::string to_text(const ActivationCodec& codec);
 

@@ -21,6 +21,7 @@
 
 namespace thinwire::pipeline {
 
+// One end. Used by its stage's thread; failures are those of StageChannel and of the strategy.
 class TiedWeights {
  public:
   using MakeStrategy = std::function<dp::StrategyPtr(const optim::Flat& weights)>;

@@ -52,16 +52,16 @@ double copy_gigabytes_per_s() {
 // Mean seconds of `times` all-reduces, by rank 0's clock.
 double all_reduce_s(int ranks, int64_t bytes, int times, const net::Link& link) {
   double seconds = 0;
-  comm::run_world(ranks, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    const auto wire = bare->with_transport(
-        link.none() ? bare->transport() : std::make_shared<net::EmulatedTransport>(bare->transport(), link));
+  comm::run_world(ranks, [&](std::shared_ptr<comm::TransportGroup> world) {
+    const auto linked = world->with_transport(
+        link.none() ? world->transport() : std::make_shared<net::EmulatedTransport>(world->transport(), link));
     const at::Tensor x = at::zeros({bytes / 4});
-    wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();  // the first one gets its memory
-    bare->barrier();
+    linked->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();  // the first one gets its memory
+    world->barrier();
     const double own = seconds_of([&] {
-      for (int i = 0; i < times; ++i) wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();
+      for (int i = 0; i < times; ++i) linked->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();
     });
-    if (bare->rank() == 0) seconds = own / times;
+    if (world->rank() == 0) seconds = own / times;
   });
   return seconds;
 }

@@ -250,7 +250,7 @@ double steady_utilisation(const Schedule& schedule, const std::vector<StageCosts
 
 std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::vector<TracePtr>& traces, int64_t done) {
   const Schedule schedule = schedule_of(recipe);
-  // Traces keep so many stretches of a kind, and a microbatch has at most two waits.
+  // Traces keep so many intervals of a kind, and a microbatch has at most two waits.
   const int64_t reach =
       std::min(std::ssize(traces.at(0)->of(TraceKind::update)), std::max<int64_t>(1, 1024 / schedule.microbatches));
   if (reach == 0) return {};

@@ -60,8 +60,8 @@ void Worker::count_bytes() {
   const int64_t sent = mesh_.replica_group->ledger().sent();
   costs_.wire_bytes += sent - std::exchange(sent_before_, sent);
   if (!mesh_.pipeline_group) return;
-  const int64_t along = mesh_.pipeline_group->ledger().sent();
-  costs_.stage_bytes += along - std::exchange(sent_to_stages_before_, along);
+  const int64_t sent_to_stages = mesh_.pipeline_group->ledger().sent();
+  costs_.stage_bytes += sent_to_stages - std::exchange(sent_to_stages_before_, sent_to_stages);
 }
 
 void Worker::drain() {

@@ -1,4 +1,4 @@
-// One rank's part of a run: a whole model (replica.h) or a stage of one (stage_worker.h). Used by one thread.
+// One rank's part of a run: a whole model (replica.h) or a stage of one (stage_worker.h).
 #pragma once
 
 #include <map>
@@ -23,6 +23,8 @@ struct Costs {
   int64_t stage_bytes = 0;  // sent to other stages
 };
 
+// Used by one thread, its rank's. Methods are collective over the world unless they only return a number; what the
+// network does wrong is comm::PeerLost or comm::Timeout, after which the worker is of no further use.
 class Worker {
  public:
   virtual ~Worker() = default;
@@ -36,6 +38,7 @@ class Worker {
   double consensus_distance();
   // Waits for what is in flight, so that the costs have it. Collective.
   void drain();
+  // Applies what is in flight; replicas end on the same weights.
   virtual void finish() = 0;
   // The weights that replicas agree on, of the whole model, flat; on rank 0 only. Collective.
   virtual at::Tensor agreed() = 0;
