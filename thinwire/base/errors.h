@@ -23,7 +23,8 @@ struct BadInput : std::runtime_error {
       : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
 };
 
-// What a person should read of an exception: one line, without LibTorch's backtrace, fit for a terminal.
+// What a person should read of an exception: one line, without LibTorch's backtrace, fit for a terminal
+// (printable.h).
 std::string one_line(const std::exception& error);
 
 }  // namespace thinwire

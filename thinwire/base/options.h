@@ -7,6 +7,9 @@
 //     f("width", o.width, at_least(1), "columns kept");
 //     f("share", o.share, between(0, 1), "part of the rows kept");
 //   }
+//   read_section({{"width", int64_t{12}}}, "crop", o);    // from a recipe; BadInput: "crop.width must be at least 1
+//   .." check_fields("crop", o);                              // filled in by a program for (const Field& field :
+//   list_fields(o)) ..          // help, and the recipe that a run writes down
 //
 // From that list come the recipe's keys, the range checks, the complete recipe that a run writes down and the help.
 // A field may be int64_t, double, bool, std::string, two numbers (std::array<double, 2>), or any type with
@@ -33,7 +36,7 @@ namespace thinwire {
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<double>>;
 using Table = std::map<std::string, Value>;
 
-// The value as TOML writes it; reading that text gives the value back, to the bit.
+// The value as TOML writes it, quotes and all; reading that text gives the value back, to the bit.
 std::string toml_text(const Value& value);
 
 // What a field may be: numbers of an interval, or one of some choices, or anything. NaN is never allowed.
@@ -97,6 +100,7 @@ class Reader {
       read(it->second, section_ + "." + known_.back(), field, limit);
   }
 
+  // After fields().
   void finish() const;  // BadInput for a key that no field asked for, with the nearest name that exists
   const std::vector<std::string>& known() const { return known_; }
 
@@ -132,6 +136,7 @@ void check_fields(const std::string& section, Options options) {
 }
 
 // One that lists an options struct.
+// One option as a list has it.
 struct Field {
   std::string key;
   Value value;                // as it is now

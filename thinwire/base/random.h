@@ -23,7 +23,8 @@ inline uint64_t below(uint64_t n, uint64_t bits) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
 }
 
-// A CPU generator of its own for (seed, name, index).
+// A CPU generator of its own for (seed, name, index), to pass to torch's normal_() and the like. Equal arguments give
+// equal generators; each call makes a new one, at its start.
 at::Generator generator(uint64_t seed, std::string_view name, uint64_t index = 0);
 
 }  // namespace thinwire

@@ -37,6 +37,7 @@ class Pending {
   void add(WorkPtr work) { works_.push_back(std::move(work)); }
   // Whether all have finished; throws what one of them throws.
   bool finished();
+  // The earliest not_before() among the first of them, or max(): for Task::next_poll().
   Clock::time_point next_poll() const;
   void clear() { works_.clear(); }
 
@@ -55,7 +56,8 @@ class Executor {
 
   // Takes a task over: it is advanced until it is finished, whether anyone still holds it or not.
   void add(TaskPtr task);
-  // Finishes the tasks it has, then ends its thread. Not from a task.
+  // Finishes the tasks it has, then ends its thread: blocks until then, which a lost peer makes soon and a stuck one
+  // makes the timeout. Not from a task. Nothing may be added afterwards.
   void stop();
 
  private:

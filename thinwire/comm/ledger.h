@@ -1,6 +1,6 @@
 // Exact counts of the bytes one rank sent and received, by what they were. A collective is entered when it is started,
 // with all it is going to send, so a count never depends on timing. Headers of a transport's own are not counted: the
-// numbers are the same on every transport.
+// numbers are the same on every transport, and what a link would carry beside them is a matter of that link.
 //
 // Thread-safe. Counts only grow; take differences to count a part of a run.
 #pragma once
@@ -13,8 +13,9 @@ namespace thinwire::comm {
 
 // payload: numbers of the model. scales: what a codec adds to them, where it travels apart. control: everything else.
 enum class TrafficKind { payload, scales, control };
-inline constexpr int kTrafficKinds = 3;
+inline constexpr int kTrafficKinds = 3;  // of them, in this order
 
+// One a rank and link: a group and its splits share one, and with_transport() begins a new one.
 class Ledger {
  public:
   // By the group, at the start of a call.

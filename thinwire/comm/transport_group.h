@@ -40,6 +40,7 @@ class TransportGroup final : public Group {
   WorkPtr send(at::Tensor x, int to, TrafficKind kind) override;
   WorkPtr recv(at::Tensor x, int from, TrafficKind kind) override;
   void barrier() override;
+  // Two small control collectives; at most 2^18 groups can be made from one world.
   GroupPtr split(int color, int key) override;
   const Ledger& ledger() const override { return *ledger_; }
   Executor& executor() override { return *executor_; }
@@ -47,6 +48,7 @@ class TransportGroup final : public Group {
   // The same members over another transport, which wraps this group's (an emulated link), with a ledger of its own.
   // Collective, blocking. c10::Error if it has another rank or size.
   std::shared_ptr<TransportGroup> with_transport(TransportPtr wrapped);
+  // The one it was made with: what a wrapper wraps.
   const TransportPtr& transport() const;
   // From now on every collective of this group and of its splits, later ones included, is entered in `trace`, from its
   // call to its end. Null: no longer. Not collective; between calls.

@@ -1,5 +1,11 @@
-// A transport that forwards every call to another one: the base of wrappers (emulated links, counters), which override
-// what they change. Shares ownership of the inner one.
+// A transport that forwards every call to another one: the base of wrappers (emulated links, counters, faults in
+// tests), which override what they change. Shares ownership of the inner one.
+//
+//   class Counting final : public WrappedTransport {
+//     using WrappedTransport::WrappedTransport;
+//     WorkPtr send(at::Tensor bytes, int to, int64_t tag) override { ++sent; return inner_->send(bytes, to, tag); }
+//   };
+//   auto counted = group->with_transport(std::make_shared<Counting>(group->transport()));
 #pragma once
 
 #include "thinwire/comm/transport.h"

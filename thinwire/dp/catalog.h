@@ -35,7 +35,7 @@ struct StrategyOptions {
 enum class Family { all_reduce, periodic, slices, one_bit };
 Family family_of(const std::string& name);
 
-// In the order of the catalog, all_reduce first.
+// All names, in the order of the catalog, all_reduce first; for help, and for `compare`.
 std::vector<std::string> strategy_names();
 
 // The options that a name stands for. BadInput, as above.
@@ -61,7 +61,8 @@ void fields(F&& f, StrategyOptions& o) {
   }
 }
 
-// The options of a strategy that exchanges slices; null for the others.
+// The options of a strategy that exchanges slices, inside `options`; null for the others. For callers that set a delay
+// they have measured.
 SlicesOptions* slices_of(StrategyOptions& options);
 inline const SlicesOptions* slices_of(const StrategyOptions& options) {
   return slices_of(const_cast<StrategyOptions&>(options));
@@ -74,8 +75,8 @@ void check(const StrategyOptions& options, int64_t numel, int64_t planned_steps)
 // options do not fit.
 StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Groups groups,
                           const optim::OptimOptions& optim, int64_t planned_steps = 0);
-// The same around a rule that the caller brings, and that clips as it sees fit. BadInput for a strategy that owns its
-// rule.
+// The same around a rule that the caller made (or wrote), which clips if it wants to. The strategy takes it over.
+// BadInput for a strategy that owns its rule (Traits::owns_rule).
 StrategyPtr make_strategy(const StrategyOptions& options, const optim::Flat& weights, Groups groups,
                           optim::RulePtr rule, int64_t planned_steps = 0);
 

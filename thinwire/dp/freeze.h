@@ -19,6 +19,7 @@
 
 namespace thinwire::dp {
 
+// As an option: a step, or "auto".
 struct Freeze {
   bool automatic = true;
   int64_t step = 0;  // the last step of warm-up, >= 1, where it is not automatic

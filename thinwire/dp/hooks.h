@@ -17,7 +17,8 @@ class GradHook {
 using GradHookPtr = std::unique_ptr<GradHook>;
 
 // `ready` is called once a backward, after the gradient was accumulated, on the thread that runs it. A hook that the
-// parameter has already (a user's own) is called before it, and is back in its place when the handle goes.
+// parameter has already (a user's own) is called before it, and is restored when the handle goes. A parameter that
+// takes no part in a backward is not reported; what `ready` throws is thrown by backward().
 [[nodiscard]] GradHookPtr on_grad_ready(const at::Tensor& parameter, std::function<void()> ready);
 
 }  // namespace thinwire::dp

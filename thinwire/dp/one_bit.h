@@ -56,7 +56,8 @@ struct Habits {
   bool weighs_trust = true;           // 1-bit LAMB: the smoothed trust ratio is divided by its weights
 };
 
-// The mean of a flat vector over the replicas, one bit per number, and what it must remember of what it lost.
+// The mean of a flat vector over the replicas, one bit per number, with error feedback. Ours is the compressed
+// all-reduce; deepspeed.h has the other.
 class OneBitMean {
  public:
   virtual ~OneBitMean() = default;
@@ -96,11 +97,12 @@ class OneBit : public Strategy {
   // Whether the frozen stage shares one factor of clipping; otherwise each rank takes its own.
   virtual bool clips_together() const { return true; }
 
+  // For derived classes.
   void clip(const at::Tensor& grad, double norm) const;
   double whole_squares(const at::Tensor& grad);  // of the whole replica
   void compressed_mean_(at::Tensor x) { mean_->exchange_(std::move(x), *groups_.meter); }
   void forget_errors() { mean_->forget(); }
-  // 1 - beta^t of both moments, or 1; the second is constant from the freeze on.
+  // What bias correction divides by: 1 - beta^t of both moments, or 1; the second is constant from the freeze on.
   optim::Corrections corrections(int64_t t) const;
   double weight_decay(int group) const { return layout_.groups[group].weight_decay * optim_.weight_decay; }
 

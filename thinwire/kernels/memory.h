@@ -1,5 +1,11 @@
 // Where a tensor becomes memory, and its device is looked at. For kernels: other rooms pass tensors, and read what is
 // small through host_span.h. Pointers are valid as long as the tensor is; nothing here owns memory.
+//
+// A kernel asks for all its pointers before it writes, so that a wrong call changes nothing:
+//
+//   void sgd(next, x, g, m, range, step) {
+//     const float *px = in(x, range), *pg = in(g, range);
+//     float *pn = out(next, range), *pm = out_if(m, range);
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +22,8 @@ namespace thinwire::kernels {
 void check(const at::Tensor& x, at::ScalarType type, Range range);
 
 // A pointer to the first element of the range that a kernel reads (in) or writes (out), checked as above. Without a
-// range: all of x. T must be x's type: a kernel never converts.
+// range: all of x. T must be x's type: a kernel never converts. The tensor is const because it is a handle: out()
+// writes to its memory all the same.
 template <class T = float>
 const T* in(const at::Tensor& x, Range range) {
   check(x, c10::CppTypeToScalarType<T>::value, range);

@@ -1,4 +1,6 @@
-// One SGD update, in one pass: d = g + wd x;  m = mu m + d (without m: m = d);  next = x - lr m.
+// One SGD update, in one pass over memory:
+//
+//   d = g + wd x;   m = mu m + d (without m: m = d);   next = x - lr m
 #pragma once
 
 #include "thinwire/kernels/range.h"

@@ -14,8 +14,8 @@
 
 namespace thinwire::optim {
 
-// Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise; where it names
-// nadamw, betas are 0.99 and 0.999.
+// [optim]. Which rules use an option is in fields(). Where a recipe names muon, momentum is 0.95 and betas are 0.9 and
+// 0.99 unless it says otherwise; where it names nadamw, betas are 0.99 and 0.999.
 struct OptimOptions {
   std::string name = "adamw";                 // sgd | adamw | nadamw | lamb | lars | muon
   double lr = 1e-3;                           // (0, 1e3], at the top of the schedule

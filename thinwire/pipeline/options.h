@@ -20,6 +20,7 @@ struct Hop {
 void read(const Value& value, const std::string& name, Hop& hop, const Limit& limit);
 Value to_value(const Hop& hop);
 
+// A plain value; make_schedule() and stage.h check what they use.
 struct PipelineOptions {
   std::string schedule = "async_1f1b";  // gpipe | 1f1b | zero_bubble_h1 | async_1f1b
   Hop hop = {};                         // 1..64

@@ -43,6 +43,7 @@ class TiedWeights {
   // Applies the updates that are left, and ends on what all replicas agree on. At both ends.
   void finish();
 
+  // The version after the last update here; the last end is w updates behind the first.
   at::Tensor newest() const { return ring_[done_ % std::ssize(ring_)]; }
   dp::Strategy& strategy() { return *strategy_; }
 

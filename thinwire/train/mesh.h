@@ -12,7 +12,8 @@ using comm::Coordinates;
 using comm::MeshShape;
 MeshShape shape_of(const Recipe& recipe);  // [workers]
 
-// A rank has one link to the other replicas and one to its neighbours in the pipeline.
+// A rank has one link to the other replicas and one to its neighbours in the pipeline; each has an uplink and a ledger
+// of its own. Groups share the world's transport and executor.
 struct Mesh {
   MeshShape shape;
   Coordinates at;                                 // of this rank

@@ -103,13 +103,15 @@ struct Recipe {
   LinkOptions link;
   TrainOptions train;
 
+  // Derived numbers.
   int64_t ranks() const { return workers.replicas * workers.stages * workers.shards; }
   int64_t tokens_per_step() const { return workers.replicas * train.batch * model.context; }
   // How many steps there will be, 0 if the clock decides.
   int64_t planned_steps() const;
 };
 
-// f(section name, options struct) for every section, in the order they are written.
+// f(section name, options struct) for every section, in the order they are written: the one list of sections, from
+// which reading, writing, help and comparing are made.
 template <class F, class R>
 void sections(F&& f, R& recipe) {
   f("model", recipe.model);

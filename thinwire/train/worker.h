@@ -59,6 +59,7 @@ class Worker {
   std::optional<dp::GradientNorms> norms() { return strategy().norms(); }
   // How many steps a rank may be ahead of another.
   virtual int lead() const { return 0; }
+  // Of this rank, so far.
   const Costs& costs() const { return costs_; }
   // Between two steps, for a message of the others: time that the wire cost.
   void waited(double seconds) { costs_.seconds += seconds, costs_.exposed_s += seconds; }
