@@ -52,7 +52,8 @@ class Transport {
   // stays with the first it hears of. A rank that ends well is not lost: what it has sent still arrives.
   virtual void fail(int rank, const std::string& why) = 0;
 
-  // How long this rank waits for another from now on; waits under way too. Not collective: each rank sets its own.
+  // How long this rank waits for another from now on; waits under way too. Not collective: every rank is to call it
+  // (ranks that are threads share one number).
   virtual void set_timeout(double seconds) = 0;
   // Until then (or somewhat longer) no wait of any rank times out: emulated transfer time is not part of a timeout.
   virtual void extend_timeouts_until(Clock::time_point when) = 0;

@@ -48,7 +48,8 @@ namespace thinwire::pipeline {
 
 // What a stage computes: some consecutive units of a model. The functions are called by the stage's thread alone, and
 // must be deterministic: forward is computed twice from the same input. Parameters are fp32 leaves that require a
-// gradient; the stage makes them views of its flat weights and exchanges what they show, so they must not be replaced.
+// gradient; the stage makes them views of its flat weights, now of one version and now of another: they must not be
+// replaced.
 struct StageModule {
   std::vector<std::vector<at::Tensor>> parameters = {};  // by unit
   optim::Labels labels = {};                             // their names, for messages and for rules by layer
