@@ -58,11 +58,11 @@ class Console final : public train::Observer {
     planned_ = start.planned_steps;
     say(headline(recipe, start.parameters));
     for (const auto& note : start.notes) say("  " + note);
-    if (!start.origin.empty())
-      say(fmt::format("  begins after step {}, with {}", start.from_step, start.origin.string()));
+    if (!start.warm_start.empty())
+      say(fmt::format("  begins after step {}, with {}", start.from_step, start.warm_start.string()));
     else if (start.from_step > 0)
       say(fmt::format("  resumed after step {}", start.from_step));
-    if (schedule_ && (start.from_step == 0 || !start.origin.empty())) draw_schedule();
+    if (schedule_ && (start.from_step == 0 || !start.warm_start.empty())) draw_schedule();
     begun_ = Clock::now();
   }
 

@@ -183,11 +183,11 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   using pipeline::OpKind;
   const auto chart = pipeline::simulate(
       schedule, steps,
-      [&](int stage, OpKind act) {
+      [&](int stage, OpKind kind) {
         const bool last = stage == schedule.stages - 1;
-        return act == OpKind::forward && !last ? kStage / 3
-               : act == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
-                                               : 0;
+        return kind == OpKind::forward && !last ? kStage / 3
+               : kind == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
+                                                : 0;
       },
       transfer);
   const auto zero = Clock::now();
@@ -198,11 +198,11 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   for (const auto& blocks : chart.stages) {
     traces.push_back(std::make_shared<Trace>(4096));
     for (const auto& block : blocks) {
-      if (block.act == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
-      const TraceKind doing = block.act == OpKind::forward    ? TraceKind::forward
-                              : block.act == OpKind::backward ? TraceKind::backward
-                                                              : TraceKind::update;
-      traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
+      if (block.kind == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
+      const TraceKind trace_kind = block.kind == OpKind::forward    ? TraceKind::forward
+                                   : block.kind == OpKind::backward ? TraceKind::backward
+                                                                    : TraceKind::update;
+      traces.back()->add(trace_kind, at(block.begin), at(block.end), block.batch);
     }
   }
   return traces;
@@ -221,8 +221,8 @@ TEST(PipelineRecord, HasThePlanThatARunWithoutDisturbanceFollowed) {
     for (int stage = 0; stage < 4; ++stage) {
       EXPECT_NEAR(stage == 3 ? 0 : kStage / 3, record->costs[stage].forward_s, 1e-7);
       EXPECT_NEAR(stage == 3 ? kStage : kStage * 2 / 3, record->costs[stage].backward_s, 1e-7);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].versions);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].inputs);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].versions);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].inputs);
     }
     EXPECT_NEAR(pipeline::steady_utilisation(schedule, kStage, kTransfer), record->utilisation, 1e-6) << hop;
     EXPECT_NEAR(1 - record->utilisation, record->planned.idle(), 1e-6) << hop;
@@ -249,8 +249,8 @@ TEST(PipelineRecord, OfASynchronousScheduleHasWholeSteps) {
   EXPECT_EQ(60, record->to_step);
   EXPECT_NEAR(3. / 7, record->recorded.idle(), 1e-6);  // (P - 1) / (M + P - 1)
   EXPECT_EQ(16 * 64 * 4, record->transfer_bytes);
-  EXPECT_EQ(1, record->held[0].versions);
-  EXPECT_EQ(4, record->held[0].inputs);
+  EXPECT_EQ(1, record->peak_stash[0].versions);
+  EXPECT_EQ(4, record->peak_stash[0].inputs);
 }
 
 TEST(PipelineRecord, WaitingInsideAnOperationIsIdle) {
@@ -277,7 +277,7 @@ TEST(PipelineRecord, GoesThroughJson) {
     const auto text = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60)).dump();
     const auto back = pipeline_of_json(nlohmann::json::parse(text), "pipeline.json");
     EXPECT_TRUE(text == to_json(back).dump()) << pipeline;
-    EXPECT_EQ(1, back.held[0].versions);
+    EXPECT_EQ(1, back.peak_stash[0].versions);
   }
 }
 

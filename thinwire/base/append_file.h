@@ -1,4 +1,5 @@
-// A file that only grows, a line at a time: records of what happens.
+// A file that only grows, a line at a time: metrics.jsonl and its like. Used by one thread and one process; readers may
+// see half of the last line.
 #pragma once
 
 #include <filesystem>

@@ -48,7 +48,7 @@ Descriptor open_folder(const fs::path& folder, const fs::path& asked) {
 // What the names of its temporaries begin with: cut, for names have an end. After it come process, number and ".tmp".
 std::string stem_of(const fs::path& path) { return "." + path.filename().string().substr(0, 200) + "."; }
 
-// A new file under a name of its own; one that is there stays, somebody may be writing it.
+// A new file under a name of its own; one that exists stays: another process may be writing it.
 Descriptor create(int folder, const fs::path& path, std::string& name) {
   for (int attempt = 0;; ++attempt) {
     name = fmt::format("{}{}-{}.tmp", stem_of(path), ::getpid(), attempt);

@@ -1,4 +1,4 @@
-// The one way in which this program reads a whole file.
+// The one way in which this program reads a whole file. From any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@
 
 namespace thinwire {
 
-// A file that could not be read; what() is "PATH: REASON". Callers who were given the path by a person make it
-// BadInput.
+// A file that could not be read; what() is "PATH: REASON". Where the path came from the user, callers make it BadInput.
 struct Unreadable : std::runtime_error {
   Unreadable(const std::filesystem::path& path, const std::string& why)
       : std::runtime_error(path.string() + ": " + why), reason(why) {}
@@ -17,10 +16,10 @@ struct Unreadable : std::runtime_error {
 };
 
 // All bytes of a plain file. Unreadable if it is anything else (a pipe or a device is not waited for), if it has more
-// than `most_bytes`, or if the system refuses.
+// than `most_bytes`, or if the system does not let it.
 std::string read_file(const std::filesystem::path& path, int64_t most_bytes = INT64_MAX);
 
-// The same for a file that may be missing or unreadable: then nothing.
+// The same for a file that may be missing or unreadable: then an empty string. For hints, never for what decides.
 std::string read_file_if_any(const std::filesystem::path& path);
 
 }  // namespace thinwire

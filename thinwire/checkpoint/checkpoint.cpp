@@ -163,8 +163,8 @@ Written write_part(const fs::path& path, const State& state, bool all_equal) {
   return write_safetensors(path, tensors);
 }
 
-// The XXH3 that the manifest has of itself.
-std::string seal_of(json manifest) {
+// The XXH3 of the manifest without its own field of that name.
+std::string manifest_hash(json manifest) {
   manifest.erase("xxh3");
   return hash_of(manifest.dump());
 }
@@ -196,8 +196,8 @@ json parse_manifest(const std::string& text, const fs::path& path) {
   TORCH_CHECK(format == kFormat, path.string(), ": not a manifest of ", kFormat);
   const auto version = field(manifest, "version", json::value_t::number_unsigned, path).get<uint64_t>();
   TORCH_CHECK(version == kVersion, path.string(), ": wanted version ", kVersion, ", is ", version);
-  const std::string seal = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
-  TORCH_CHECK(seal == seal_of(manifest), path.string(), ": damaged, its XXH3 does not fit");
+  const std::string hash = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
+  TORCH_CHECK(hash == manifest_hash(manifest), path.string(), ": damaged, its XXH3 does not fit");
   field(manifest, "step", json::value_t::number_unsigned, path);
   field(manifest, "replicas", json::value_t::number_unsigned, path);
   if (manifest.contains("stages")) field(manifest, "stages", json::value_t::number_unsigned, path);
@@ -216,7 +216,7 @@ std::string manifest_text(const fs::path& path, int64_t step, const json& facts,
   json manifest{{"format", kFormat},          {"version", kVersion}, {"step", step},
                 {"replicas", shape.replicas}, {"facts", facts},      {"files", files}};
   if (shape.stages > 1) manifest["stages"] = shape.stages;
-  manifest["xxh3"] = seal_of(manifest);
+  manifest["xxh3"] = manifest_hash(manifest);
   const std::string text = manifest.dump(2) + "\n";
   parse_manifest(text, path);  // facts that could not be read back must not get onto disk
   return text;
@@ -245,12 +245,12 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
   TORCH_CHECK(shape.ranks() == world.size(), "[checkpoint] ", world.size(), " ranks cannot be ", shape.replicas,
               " replicas of ", shape.stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
-  const bool keeps_house = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
+  const bool owns_folders = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
   const comm::Coordinates here = shape.of(world.rank());
   Written all, own;
 
   together(world, draft, [&] {
-    if (keeps_house) prepare(home, draft);
+    if (owns_folders) prepare(home, draft);
   });
   together(world, draft, [&] {
     if (here.replica == 0 || !world.shares_disk)
@@ -271,12 +271,12 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
   });
   manifest = world.broadcast_bytes(std::move(manifest));
   together(world, draft, [&] {
-    if (!keeps_house) return;
+    if (!owns_folders) return;
     write_file(draft / kManifest, {manifest});
     publish(draft, home / step_name(step));
   });
   together(world, draft, [&] {  // not before every rank has the new one
-    if (keeps_house) prune(home, step, keep);
+    if (owns_folders) prune(home, step, keep);
   });
 }
 

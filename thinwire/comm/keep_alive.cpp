@@ -8,11 +8,11 @@ constexpr auto kAhead = std::chrono::seconds(2), kEvery = std::chrono::seconds(1
 }  // namespace
 
 KeepAlive::KeepAlive(TransportPtr transport) : transport_(std::move(transport)) {
-  transport_->excuse_until(Clock::now() + kAhead);
+  transport_->extend_timeouts_until(Clock::now() + kAhead);
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!done_changed_.wait_for(lock, kEvery, [this] { return done_; }))
-      transport_->excuse_until(Clock::now() + kAhead);
+      transport_->extend_timeouts_until(Clock::now() + kAhead);
   });
 }
 

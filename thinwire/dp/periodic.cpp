@@ -75,10 +75,10 @@ void Periodic::close_round(at::Tensor x) {
   if (options_.delay == 1 && !sync) {
     const bool available = in_flight_;
     const auto& probe = groups_.probe;
-    const at::Tensor now = probe && probe->was_watching() ? sample(x) : at::Tensor();
+    const at::Tensor now = probe && probe->was_enabled() ? sample(x) : at::Tensor();
     land();
     move(x, available, /*launch=*/true, false);
-    if (probe && probe->watching() && available && then_.defined()) probe->landed(then_, now.clone(), sample(x));
+    if (probe && probe->enabled() && available && then_.defined()) probe->merged(then_, now.clone(), sample(x));
     then_ = now;
     work_ = launch();
     in_flight_ = true;

@@ -38,7 +38,7 @@ const std::map<std::string, std::string> kSentences = {
      "takes no longer than a round."},
     {"co2",
      "A round’s progress ({p} steps) is sent off while the next round computes and is used one round late, so "
-     "nobody waits as long as a transfer takes no longer than a round. Because a late direction can overshoot, it "
+     "no replica waits as long as a transfer takes no longer than a round. Because a late direction can overshoot, it "
      "counts the less the more the weights have just moved, and the momentum is clipped."},
     {"sparta",
      "Every {k} one of {n} slices of the weights is replaced by its average over the replicas, in turn. Little "

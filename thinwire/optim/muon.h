@@ -23,6 +23,8 @@ struct MuonOptions {
   AdamwOptions adamw = {.betas = {0.9, 0.99}};  // of everything else
 };
 
+// The iteration is a handful of matrix products per matrix, in ns_dtype, on the device the weights are on; the result
+// depends on nothing but them. Needs whole matrices: not for sharded tensors.
 class Muon final : public Rule {
  public:
   Muon(const Layout& layout, const MuonOptions& options);

@@ -1,4 +1,6 @@
-// The [pipeline] section of a recipe. It matters where workers.stages is more than 1.
+// The [pipeline] section of a recipe. It matters where workers.stages is more than 1. What the options do is in
+// schedule.h and stage.h; fields() below says it in a line each. Which options exist depends on the schedule: hop,
+// stash and tie are of async_1f1b, microbatches of the others.
 #pragma once
 
 #include <string>
@@ -11,21 +13,23 @@ namespace thinwire::pipeline {
 
 // Minibatches a stage is further ahead than the one after it, or to be measured before the run starts.
 struct Hop {
-  int64_t count = 1;
-  bool automatic = false;
+  int64_t count = 1;       // >= 1; 1 where it is still to be measured
+  bool automatic = false;  // train/resolve_auto.h makes it a number
 };
+// As an option: a number or "auto". BadInput that starts with `name`.
 void read(const Value& value, const std::string& name, Hop& hop, const Limit& limit);
 Value to_value(const Hop& hop);
 
+// A plain value; make_schedule() and stage.h check what they use.
 struct PipelineOptions {
-  std::string schedule = "async_1f1b";
-  Hop hop = {};
-  bool stash = true;
-  int64_t discount_steps = 7000;
-  std::string tie = "no";
-  int64_t microbatches = 4;
-  ActivationCodec codec = {};
-  std::string cut = "estimated";
+  std::string schedule = "async_1f1b";  // gpipe | 1f1b | zero_bubble_h1 | async_1f1b
+  Hop hop = {};                         // 1..64
+  bool stash = true;                    // backward uses the version that forward used
+  int64_t discount_steps = 7000;        // >= 1, without stash
+  std::string tie = "no";               // no | delayed: tied_weights.h
+  int64_t microbatches = 4;             // >= 1, must divide the batch
+  ActivationCodec codec = {};           // of activations and their gradients
+  std::string cut = "estimated";        // estimated | measured | "2,3,2": partition.h
 
   bool asynchronous() const { return schedule == "async_1f1b"; }
 };
@@ -41,7 +45,7 @@ void fields(F&& f, PipelineOptions& o) {
     if (!o.stash) f("discount_steps", o.discount_steps, at_least(1), "steps over which those steps grow to full size");
     f("tie", o.tie, one_of({"no", "delayed"}), "how a tied embedding and head are kept alike (model.tied)");
   } else {
-    f("microbatches", o.microbatches, between(1, 1e6), "parts a batch is cut into");
+    f("microbatches", o.microbatches, between(1, 1e6), "parts a batch is divided into");
   }
   f("codec", o.codec, any(),
     "of activations and their gradients between stages: none, bf16, half, int8, .., or threshold:KEEP");

@@ -80,7 +80,7 @@ Schedule make_schedule(const std::string& name, int stages, int64_t microbatches
   return schedule;
 }
 
-PeakStash held(const Schedule& schedule, int stage, int64_t steps) {
+PeakStash peak_stash(const Schedule& schedule, int stage, int64_t steps) {
   check_stage(schedule, stage);
   const int64_t enough = steps > 0 ? steps : 2 * schedule.warmup[stage] + 2;  // for every version to come and go
   std::vector<Op> ops;
@@ -89,17 +89,17 @@ PeakStash held(const Schedule& schedule, int stage, int64_t steps) {
 
   std::map<int64_t, size_t> last_use;  // of a version: position in ops
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].act == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
+    if (ops[i].kind == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
 
   const OpKind lets_go = schedule.name == "zero_bubble_h1" ? OpKind::weights : OpKind::backward;
   std::set<int64_t> versions = {0};
   int64_t inputs = 0;
   PeakStash most{.versions = 1, .inputs = 0};
   for (size_t i = 0; i < ops.size(); ++i) {
-    const auto [act, batch] = ops[i];
-    if (act == OpKind::forward) ++inputs;
-    if (act == lets_go) --inputs;
-    if (act == OpKind::update) {
+    const auto [kind, batch] = ops[i];
+    if (kind == OpKind::forward) ++inputs;
+    if (kind == lets_go) --inputs;
+    if (kind == OpKind::update) {
       std::erase_if(versions, [&](int64_t v) { return !last_use.contains(v) || last_use[v] < i; });
       versions.insert(batch + 1);
     }

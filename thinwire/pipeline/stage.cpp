@@ -34,7 +34,7 @@ Stage::Stage(StageModule module, const StageOptions& options, comm::GroupPtr sta
   weights_.refresh();  // after replica 0's weights came
   ring_.push_back(weights_.x);
   for (int64_t i = 0; options_.stash && i < schedule.warmup[index_]; ++i) ring_.push_back(at::zeros_like(weights_.x));
-  most_.versions = std::ssize(ring_);
+  peak_.versions = std::ssize(ring_);
   if (!first()) up_ = std::make_unique<StageChannel>(stages, index_ - 1, options_.activation, meter_);
   if (!last()) down_ = std::make_unique<StageChannel>(stages, index_ + 1, options_.activation, meter_);
   make_tie(stages->split(0, index_), make_tie_strategy);
@@ -93,11 +93,11 @@ std::optional<double> Stage::step(int64_t t, double lr) {
   weights_.zero_grad();
   loss_ = 0;
   const auto ops = options_.schedule.ops(index_, done_, planned());
-  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == OpKind::weights; });
-  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::act);
+  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::weights; });
+  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::kind);
   for (const Op& op : ops) {
     announces_ = !defers && &op == &*final_backward;
-    switch (op.act) {
+    switch (op.kind) {
       case OpKind::forward:
         forward(op.batch);
         break;
@@ -129,7 +129,7 @@ std::optional<double> Stage::step(int64_t t, double lr) {
 
 void Stage::forward(int64_t batch) {
   at::Tensor& input = inputs_[batch] = first() ? batch_of(batch).tokens : up_->recv();
-  most_.inputs = std::max(most_.inputs, std::ssize(inputs_) + std::ssize(deferred_));
+  peak_.inputs = std::max(peak_.inputs, std::ssize(inputs_) + std::ssize(deferred_));
   if (last()) return;
   const auto begin = Clock::now();
   at::NoGradGuard no_grad;
@@ -212,9 +212,9 @@ State Stage::state() {
   if (!first()) {  // the first stage's are tokens, which can be drawn again
     for (const auto& [batch, input] : inputs_)
       state[fmt::format("input.{}", batch - done_)] = {input, Scope::per_replica};
-    up_->take_in(inputs_ahead(index_ - 1) - inputs_ahead(index_));
+    up_->prefetch(inputs_ahead(index_ - 1) - inputs_ahead(index_));
     int64_t k = inputs_ahead(index_);
-    for (const at::Tensor& input : up_->taken_in()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
+    for (const at::Tensor& input : up_->prefetched()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
   }
   if (up_) up_->put(state, "up.");
   if (down_) down_->put(state, "down.");
@@ -241,7 +241,7 @@ void Stage::load(const State& state) {
     if (k < kept)
       inputs_[done_ + k] = input;
     else
-      up_->put_back(input);
+      up_->restore(input);
   }
   if (up_) up_->get(state, "up.");
   if (down_) down_->get(state, "down.");

@@ -70,8 +70,8 @@ void TiedWeights::put(State& state, const std::string& prefix) {
   for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
     state[fmt::format("{}stash.{}", prefix, age)] = {ring_[(done_ - age) % std::ssize(ring_)], Scope::per_replica};
   thinwire::put(state, prefix + "left", std::ssize(own_), Scope::all_equal);
-  channel_.take_in(std::ssize(own_));  // nothing is left at the first end, and what is left at the last was sent
-  const auto others = channel_.taken_in();
+  channel_.prefetch(std::ssize(own_));  // the first end has none left, and what the last needs was sent
+  const auto others = channel_.prefetched();
   for (size_t k = 0; k < own_.size(); ++k) {
     const std::string name = fmt::format("{}left.{}.", prefix, k);
     state[name + "own"] = {own_[k].grad, Scope::per_replica};
@@ -93,7 +93,7 @@ void TiedWeights::get(const State& state, const std::string& prefix) {
     thinwire::get(state, name + "own", own_.back().grad);
     const at::Tensor other = at::empty_like(weights_.grad);
     thinwire::get(state, name + "other", other);
-    channel_.put_back(other);
+    channel_.restore(other);
   }
   bound_ = -1;
   strategy_->load(with_prefix(state, prefix + "strategy."));

@@ -51,6 +51,7 @@ struct RunFacts {
   std::string damage;                        // of model.safetensors; empty: whole, or not there
   std::vector<CheckpointFacts> checkpoints;  // oldest first
 };
+// Reads every byte of its checkpoints and weights, so it takes a while; damage of those is reported, not thrown.
 RunFacts inspect_run(const std::filesystem::path& dir);
 
 // What a checkpoint's manifest has; the rest of it is not read.

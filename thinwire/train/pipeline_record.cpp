@@ -23,9 +23,9 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 struct Kind {
-  OpKind act;
-  TraceKind doing;
-  const char* letter;
+  OpKind op;
+  TraceKind trace;
+  const char* symbol;
 };
 constexpr Kind kKinds[] = {{OpKind::forward, TraceKind::forward, "F"},
                            {OpKind::backward, TraceKind::backward, "B"},
@@ -69,7 +69,7 @@ void add_without(const std::vector<Interval>& waits, Block block, Clock::time_po
   for (const Interval& wait : waits) {
     const double begin = seconds_between(zero, wait.begin), end = seconds_between(zero, wait.end);
     if (end <= block.begin || begin >= block.end) continue;
-    if (begin > block.begin) into.push_back({block.act, block.batch, block.begin, begin});
+    if (begin > block.begin) into.push_back({block.kind, block.batch, block.begin, begin});
     block.begin = end;
     if (block.begin >= block.end) return;
   }
@@ -83,8 +83,8 @@ Chart chart_of(const std::vector<TracePtr>& traces, int stages) {
     auto waits = traces.at(j)->of(TraceKind::wait);
     std::ranges::sort(waits, {}, &Interval::begin);
     for (const Kind& kind : kKinds)
-      for (const Interval& s : traces[j]->of(kind.doing))
-        add_without(waits, {kind.act, s.number, seconds_between(zero, s.begin), seconds_between(zero, s.end)}, zero,
+      for (const Interval& s : traces[j]->of(kind.trace))
+        add_without(waits, {kind.op, s.number, seconds_between(zero, s.begin), seconds_between(zero, s.end)}, zero,
                     chart.stages[j]);
     std::ranges::sort(chart.stages[j], {}, &Block::begin);
   }
@@ -101,10 +101,10 @@ double median(std::vector<double> values) {
 std::vector<StageCosts> costs_of(const Chart& chart) {
   std::vector<StageCosts> costs;
   for (const auto& blocks : chart.stages) {
-    const auto median_of = [&](OpKind act) {
+    const auto median_of = [&](OpKind kind) {
       std::map<int64_t, double> seconds;  // of one operation: it may be in pieces
       for (const Block& block : blocks)
-        if (block.act == act) seconds[block.batch] += block.end - block.begin;
+        if (block.kind == kind) seconds[block.batch] += block.end - block.begin;
       std::vector<double> all;
       for (const auto& entry : seconds) all.push_back(entry.second);
       return median(std::move(all));
@@ -116,7 +116,7 @@ std::vector<StageCosts> costs_of(const Chart& chart) {
 }
 
 pipeline::Cost cost_of(const std::vector<StageCosts>& costs) {
-  return [&costs](int stage, OpKind act) { return costs.at(stage).of(act); };
+  return [&costs](int stage, OpKind kind) { return costs.at(stage).of(kind); };
 }
 
 // From the beginning of a step's first operation on stage 0 to the end of a later one's update there. Steps as `chart`
@@ -124,8 +124,8 @@ pipeline::Cost cost_of(const std::vector<StageCosts>& costs) {
 PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t last_step) {
   double from = INFINITY, to = 0;
   for (const Block& block : chart.stages[0]) {
-    if (Op{block.act, block.batch} == ops.front()) from = std::min(from, block.begin);
-    if (Op{block.act, block.batch} == Op{OpKind::update, last_step - 1}) to = std::max(to, block.end);
+    if (Op{block.kind, block.batch} == ops.front()) from = std::min(from, block.begin);
+    if (Op{block.kind, block.batch} == Op{OpKind::update, last_step - 1}) to = std::max(to, block.end);
   }
   PipelinePicture picture{chart.between(from, to), to - from};
   if (!(picture.seconds > 0)) return {};
@@ -139,13 +139,13 @@ PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t 
 PipelinePicture plan(const Schedule& schedule, const Steps& steps, int64_t planned_steps,
                      const std::vector<StageCosts>& costs, double transfer_s) {
   const int64_t loop = schedule.warmup[0] + 1;
-  const int64_t settle = std::min(steps.first - 1, 3 * loop);  // steps before those to show
+  const int64_t before = std::min(steps.first - 1, 3 * loop);  // steps before those to show
   const int64_t after = planned_steps > 0 ? std::min(planned_steps - steps.last, loop) : loop;
-  const int64_t all = settle + steps.count() + after, left_out = steps.first - 1 - settle;
-  PipelinePicture shown = picture(simulate(schedule, all, cost_of(costs), transfer_s), schedule.ops(0, settle, all),
-                                  settle + steps.count());
+  const int64_t all = before + steps.count() + after, left_out = steps.first - 1 - before;
+  PipelinePicture shown = picture(simulate(schedule, all, cost_of(costs), transfer_s), schedule.ops(0, before, all),
+                                  before + steps.count());
   for (auto& blocks : shown.chart.stages)
-    for (Block& block : blocks) block.batch += left_out * (block.act == OpKind::update ? 1 : schedule.microbatches);
+    for (Block& block : blocks) block.batch += left_out * (block.kind == OpKind::update ? 1 : schedule.microbatches);
   return shown;
 }
 
@@ -154,7 +154,7 @@ OrderedJson to_json(const PipelinePicture& picture) {
   for (const auto& blocks : picture.chart.stages) {
     OrderedJson list = OrderedJson::array();
     for (const Block& block : blocks)
-      list.push_back({kKinds[static_cast<int>(block.act)].letter, block.batch, block.begin, block.end});
+      list.push_back({kKinds[static_cast<int>(block.kind)].symbol, block.batch, block.begin, block.end});
     stages.push_back(std::move(list));
   }
   return {{"seconds", picture.seconds}, {"stages", std::move(stages)}};
@@ -183,10 +183,10 @@ double seconds_of(const Json& json, const char* key, const std::string& place) {
 Block block_of(const Json& item, double seconds, const std::string& place) {
   const bool four = item.is_array() && item.size() == 4 && item[0].is_string() && item[1].is_number_integer() &&
                     item[2].is_number() && item[3].is_number();
-  const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return four && item[0] == k.letter; });
+  const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return four && item[0] == k.symbol; });
   if (kind == std::end(kKinds))
     throw BadInput("{}: holds something that is not [\"F\" or B, W, U; batch, begin, end]", place);
-  const Block block{kind->act, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
+  const Block block{kind->op, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
   if (!(0 <= block.begin && block.begin <= block.end && block.end <= seconds * (1 + 1e-9)))
     throw BadInput("{}: a block is from {} to {} s, the picture from 0 to {} s", place, block.begin, block.end,
                    seconds);
@@ -208,8 +208,8 @@ PipelinePicture picture_of(const Json& json, const char* key, size_t stages, con
 
 }  // namespace
 
-double StageCosts::of(OpKind act) const {
-  switch (act) {
+double StageCosts::of(OpKind kind) const {
+  switch (kind) {
     case OpKind::forward:
       return forward_s;
     case OpKind::backward:
@@ -236,21 +236,21 @@ double PipelinePicture::idle() const {
 
 double steady_utilisation(const Schedule& schedule, const std::vector<StageCosts>& costs, double transfer_s) {
   // It repeats after w_0 + 1 steps. From update to update of stage 0 every stage does as much as a step has.
-  const int64_t loop = schedule.warmup.at(0) + 1, settled = 5 * loop, last = 10 * loop;
+  const int64_t loop = schedule.warmup.at(0) + 1, steady = 5 * loop, last = 10 * loop;
   const Chart chart = simulate(schedule, last + loop, cost_of(costs), transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
-    if (block.act == OpKind::update) updated.push_back(block.end);
+    if (block.kind == OpKind::update) updated.push_back(block.end);
   double step_s = 0;  // of all stages
   for (int j = 0; j < schedule.stages; ++j)
-    for (const Op& op : schedule.ops(j, settled, 0)) step_s += costs.at(j).of(op.act);
-  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[settled]);
-  return all > 0 ? step_s * static_cast<double>(last - settled) / all : 1;
+    for (const Op& op : schedule.ops(j, steady, 0)) step_s += costs.at(j).of(op.kind);
+  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[steady]);
+  return all > 0 ? step_s * static_cast<double>(last - steady) / all : 1;
 }
 
 std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::vector<TracePtr>& traces, int64_t done) {
   const Schedule schedule = schedule_of(recipe);
-  // Traces keep so many stretches of a kind, and a microbatch has at most two waits.
+  // Traces keep so many intervals of a kind, and a microbatch has at most two waits.
   const int64_t reach =
       std::min(std::ssize(traces.at(0)->of(TraceKind::update)), std::max<int64_t>(1, 1024 / schedule.microbatches));
   if (reach == 0) return {};
@@ -269,8 +269,8 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   record.from_step = steps.first, record.to_step = steps.last;
   record.costs = costs_of(chart);
   for (int j = 0; j < schedule.stages; ++j) {
-    record.held.push_back(pipeline::held(schedule, j, 0));
-    if (!record.stash) record.held.back().versions = 1;
+    record.peak_stash.push_back(pipeline::peak_stash(schedule, j, 0));
+    if (!record.stash) record.peak_stash.back().versions = 1;
   }
   record.utilisation = steady_utilisation(schedule, record.costs, record.transfer_s);
   if (record.hop)
@@ -303,7 +303,7 @@ OrderedJson to_json(const PipelineRecord& r) {
                              {"weights_s", c.weights_s},
                              {"update_s", c.update_s}});
   json["held"] = OrderedJson::array();
-  for (const auto& h : r.held) json["held"].push_back({{"versions", h.versions}, {"inputs", h.inputs}});
+  for (const auto& h : r.peak_stash) json["held"].push_back({{"versions", h.versions}, {"inputs", h.inputs}});
   json["planned"] = to_json(r.planned);
   json["recorded"] = to_json(r.recorded);
   return json;
@@ -335,7 +335,7 @@ PipelineRecord pipeline_of_json(const Json& json, const std::string& place) {
   }
   for (const Json& item : list_of(json, "held", stages, place)) {
     if (!item.is_object()) throw BadInput("{}: held holds something that is not an object", place);
-    r.held.push_back({whole_of(item, "versions", place), whole_of(item, "inputs", place)});
+    r.peak_stash.push_back({whole_of(item, "versions", place), whole_of(item, "inputs", place)});
   }
   r.planned = picture_of(json, "planned", stages, place);
   r.recorded = picture_of(json, "recorded", stages, place);
@@ -345,8 +345,8 @@ PipelineRecord pipeline_of_json(const Json& json, const std::string& place) {
 std::string schedule_text(const Recipe& recipe, int width) {
   const Schedule schedule = schedule_of(recipe);
   const bool split = schedule.name == "zero_bubble_h1";
-  const pipeline::Cost cost = [&](int, OpKind act) {
-    return act == OpKind::update ? 0 : act == OpKind::backward && !split ? 2 : 1;
+  const pipeline::Cost cost = [&](int, OpKind kind) {
+    return kind == OpKind::update ? 0 : kind == OpKind::backward && !split ? 2 : 1;
   };
   // What fits if a column is 1: of a schedule with an end to each step whole steps.
   const int columns = std::max(width, 40) - 17;

@@ -12,15 +12,16 @@
 namespace thinwire::train {
 
 Replica::Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                 const WarmStart* origin)
-    : Worker(recipe, std::move(text), mesh, origin),
+                 const WarmStart* warm_start)
+    : Worker(recipe, std::move(text), mesh, warm_start),
       weights_(models::parameters_by_unit(*model_), labels_of(parameters_of(*model_, {0, model_->units.size()})),
                compute_dtype(recipe.train)),
       may_skip_(recipe.train.on_divergence == "skip") {
   strategy_ = dp::make_strategy(recipe.strategy, weights_, groups(mesh.replica_group, /*over_stages=*/false),
                                 recipe.optim, recipe.planned_steps());
   rates_.resize(weights_.layout().groups.size());
-  if (origin) strategy_->load(with_moments(strategy_->state(), *origin, [](const at::Tensor& all) { return all; }));
+  if (warm_start)
+    strategy_->load(with_moments(strategy_->state(), *warm_start, [](const at::Tensor& all) { return all; }));
   weights_.refresh();  // after replica 0's weights came
   for (size_t piece = 0; piece < layout_.pieces.size(); ++piece)
     hooks_.push_back(

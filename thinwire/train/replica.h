@@ -9,7 +9,7 @@ namespace thinwire::train {
 class Replica final : public Worker {
  public:
   // Collective.
-  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const WarmStart* origin);
+  Replica(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const WarmStart* warm_start);
 
   void finish() override;
   at::Tensor agreed() override { return strategy_->consensus(weights_.x); }

@@ -67,7 +67,7 @@ class Rank {
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
                                   .text_files = text_->files,
-                                  .origin = warm_start_ ? warm_start_->from : fs::path(),
+                                  .warm_start = warm_start_ ? warm_start_->from : fs::path(),
                                   .notes = notes_});
     train();
     if (stopped_from_outside_) {
@@ -160,7 +160,7 @@ class Rank {
     note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
     worker_->load(loaded.state);
     noise_.get(loaded.state, "noise.");
-    world_.group->barrier();  // nobody writes before everybody could read
+    world_.group->barrier();  // no rank writes before all have read
   }
 
   // The arithmetic is the same everywhere; the order of a sum inside a library's kernel need not be.
@@ -198,7 +198,7 @@ class Rank {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
-      worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
+      worker_->measure_staleness(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
       control_.post(step_, wants_to_stop(), wants_to_save(), loss, worker_->costs(), worker_->norms());
       const auto posted = Clock::now();
@@ -207,7 +207,7 @@ class Rank {
       if (due(recipe_.train.eval_every)) stop |= report(true), evaluate();
       if (due(recipe_.train.save_every) || save_agreed_) stop |= report(true), save();
     }
-    worker_->watch(false);
+    worker_->measure_staleness(false);
     const auto begin = Clock::now();
     worker_->drain();
     drain_s_ = seconds_since(begin);
@@ -467,7 +467,7 @@ Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer
   std::optional<RunDirectory> directory;
   bool resumed = false;
   world.together([&] {
-    check(recipe);  // on all: nobody waits for it
+    check(recipe);  // on all ranks, so that none waits for it
     if (!keeps_house) return;
     directory.emplace(options.dir, options.resume);
     if (!options.from.empty()) check_warm_start(options.from, recipe);

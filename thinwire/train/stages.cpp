@@ -37,7 +37,7 @@ pipeline::ActivationSpec activation_spec_of(const Recipe& recipe) {
 
 void check_stages(const Recipe& recipe, const models::Model& model) {
   schedule_of(recipe);
-  cut_of(recipe, model);
+  partition_of(recipe, model);
   if (!recipe.model.tied) return;
   if (recipe.pipeline.asynchronous() && recipe.pipeline.tie == "no")
     throw BadInput(
@@ -50,16 +50,16 @@ void check_stages(const Recipe& recipe, const models::Model& model) {
         recipe.pipeline.schedule, recipe.strategy.name);
 }
 
-std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model) {
+std::vector<int64_t> partition_of(const Recipe& recipe, const models::Model& model) {
   const auto stages = static_cast<int>(recipe.workers.stages);
   std::vector<pipeline::UnitCost> costs;
   for (const auto& unit : model.units) {
     const auto forward = static_cast<double>(unit->work(recipe.model.context));
     costs.push_back({forward, 2 * forward});
   }
-  auto balanced = pipeline::cut(costs, stages);
+  auto balanced = pipeline::partition(costs, stages);
   if (recipe.pipeline.cut == "estimated" || recipe.pipeline.cut == "measured") return balanced;
-  return pipeline::cut_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
+  return pipeline::partition_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
 }
 
 Units units_of(const std::vector<int64_t>& cut, int stage) {
@@ -70,7 +70,7 @@ Units units_of(const std::vector<int64_t>& cut, int stage) {
 
 std::vector<optim::Layout> stage_layouts(const Recipe& recipe, const models::Model& model) {
   std::vector<optim::Layout> layouts;
-  const auto cut = cut_of(recipe, model);
+  const auto cut = partition_of(recipe, model);
   for (int stage = 0; stage < static_cast<int>(cut.size()); ++stage)
     layouts.push_back(
         optim::make_layout(tensors_of(parameters_of(model, units_of(cut, stage), recipe.pipeline.asynchronous()))));
@@ -88,7 +88,8 @@ std::string tied_name(const models::Model& model) {
 // f(name, its part of `weights`) for every parameter of a stage.
 template <class F>
 void for_parts(const Recipe& recipe, const models::Model& model, int stage, const at::Tensor& weights, F&& f) {
-  const auto parameters = parameters_of(model, units_of(cut_of(recipe, model), stage), recipe.pipeline.asynchronous());
+  const auto parameters =
+      parameters_of(model, units_of(partition_of(recipe, model), stage), recipe.pipeline.asynchronous());
   const auto layout = optim::make_layout(tensors_of(parameters));
   size_t next = 0;
   for (const auto& unit : parameters)

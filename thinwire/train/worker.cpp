@@ -16,12 +16,12 @@
 namespace thinwire::train {
 
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const WarmStart* origin) {
-  if (mesh.shape.stages > 1) return std::make_unique<StageWorker>(recipe, std::move(text), mesh, origin);
-  return std::make_unique<Replica>(recipe, std::move(text), mesh, origin);
+                                    const WarmStart* warm_start) {
+  if (mesh.shape.stages > 1) return std::make_unique<StageWorker>(recipe, std::move(text), mesh, warm_start);
+  return std::make_unique<Replica>(recipe, std::move(text), mesh, warm_start);
 }
 
-Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin)
+Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* warm_start)
     : recipe_(recipe),
       text_(std::move(text)),
       mesh_(std::move(mesh)),
@@ -29,7 +29,7 @@ Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mes
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
       layout_(optim::make_layout(models::parameters_by_unit(*model_))),
       probe_(std::make_shared<dp::StalenessProbe>(mesh_.replica_control, optim::OverShards())) {
-  if (origin) begin_with(*model_, *origin);
+  if (warm_start) begin_with(*model_, *warm_start);
 }
 
 void Worker::made() {
@@ -60,8 +60,8 @@ void Worker::count_bytes() {
   const int64_t sent = mesh_.replica_group->ledger().sent();
   costs_.wire_bytes += sent - std::exchange(sent_before_, sent);
   if (!mesh_.pipeline_group) return;
-  const int64_t along = mesh_.pipeline_group->ledger().sent();
-  costs_.stage_bytes += along - std::exchange(sent_to_stages_before_, along);
+  const int64_t sent_to_stages = mesh_.pipeline_group->ledger().sent();
+  costs_.stage_bytes += sent_to_stages - std::exchange(sent_to_stages_before_, sent_to_stages);
 }
 
 void Worker::drain() {
