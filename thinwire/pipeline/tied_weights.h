@@ -39,7 +39,7 @@ class TiedWeights {
   dp::Strategy& strategy() { return *strategy_; }
 
   void put(State& state, const std::string& prefix);
-  void get(const State& state, const std::string& prefix);
+  void get(const State& state, const std::string& prefix, int64_t steps);  // so many the stage has done
 
  private:
   void apply_next();

@@ -114,8 +114,12 @@ class Rank {
     first_ = loaded.facts.value("first_step", int64_t{0});
     note_other_machine("CPU", loaded.facts.value("cpu", std::string()), machine_.cpu);
     note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
-    worker_->load(loaded.state);
-    noise_.get(loaded.state, "noise.");
+    try {
+      worker_->load(loaded.state);
+      noise_.get(loaded.state, "noise.");
+    } catch (const BadInput& error) {
+      throw BadInput("{}: {}", folder.string(), error.what());
+    }
     world_.group->barrier();  // nobody writes before everybody could read
   }
 
