@@ -14,6 +14,7 @@
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/train/control.h"
+#include "thinwire/train/json_fields.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
@@ -104,16 +105,17 @@ class Rank {
     step_ = saved_ = resumed_;
     const fs::path folder = checkpoint::folder_of(options_.dir, step_);
     auto loaded = checkpoint::load(folder, mesh_.at.replica, mesh_.at.stage);
-    const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
+    const std::string place = (folder / "manifest.json").string();
+    const auto stored = parse_recipe(text_of(loaded.facts, "recipe", place), place);
     if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
-    if (loaded.facts.value("step", int64_t{-1}) != step_)
-      throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
-    if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
+    if (const int64_t of = whole_of(loaded.facts, "step", place); of != step_)
+      throw BadInput("{} is of step {}: was it renamed?", folder.string(), of);
+    if (const auto hash = loaded.facts.find("text_hash"); hash == loaded.facts.end() || *hash != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
-    first_ = loaded.facts.value("first_step", int64_t{0});
-    note_other_machine("CPU", loaded.facts.value("cpu", std::string()), machine_.cpu);
-    note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
+    first_ = whole_of(loaded.facts, "first_step", place);
+    note_other_machine("CPU", text_of(loaded.facts, "cpu", place), machine_.cpu);
+    note_other_machine("torch", text_of(loaded.facts, "torch", place), machine_.torch);
     try {
       worker_->load(loaded.state);
       noise_.get(loaded.state, "noise.");
