@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "tests/train/saved_run.h"
+#include "tests/train/small_run.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/comm/errors.h"
 
 namespace thinwire::train {
@@ -82,6 +84,32 @@ TEST_P(ForeignState, IsTakenOrRefusedWhicheverEntryIsChanged) {
 
 INSTANTIATE_TEST_SUITE_P(Every, ForeignState, testing::ValuesIn(kinds_of_runs()),
                          [](const auto& kind) { return fmt::format("kind_{}", kind.index); });
+
+class ResealedCheckpoint : public SmallRun {};
+
+TEST_F(ResealedCheckpoint, IsRefusedByTheNamesOfItsFolderAndItsEntry) {
+  const Recipe drip = recipe({"strategy.name=drip", "train.steps=6", "train.save_every=3"});
+  const fs::path dir = home_ / "run", folder = checkpoint::folder_of(dir, 6);
+  run_of(drip, {.dir = dir});
+  const auto reseal = [&](const std::function<void(State&)>& change) {
+    const auto facts = checkpoint::read_manifest(folder).facts;
+    comm::run_threads(2, [&](comm::World& world) {
+      State state = checkpoint::load(folder, world.rank()).state;
+      change(state);
+      world.group->barrier();
+      checkpoint::save(dir, 6, state, facts, 2, world, {2, 1, 1});
+    });
+  };
+  reseal([](State& state) { put(state, "strategy.slices", int64_t{0}, Scope::all_equal); });
+  EXPECT_NO_THROW(checkpoint::verify(folder));
+  EXPECT_EQ(error_of(drip, {.dir = dir, .resume = true}), folder.string() + ": the saved 'slices' must be 8, got 0");
+  reseal([](State& state) {
+    put(state, "strategy.slices", int64_t{8}, Scope::all_equal);
+    state["strategy.z"].value = at::zeros({3});
+  });
+  EXPECT_TRUE(
+      error_of(drip, {.dir = dir, .resume = true}).starts_with(folder.string() + ": the saved 'z' must be Float ["));
+}
 
 }  // namespace
 }  // namespace thinwire::train

@@ -47,12 +47,7 @@ class SavedRun {
     });
   }
 
-  const std::string name;    // the recipe's keys, "strategy.name=co2 strategy.period=2"
-  std::vector<State> saved;  // by rank
-
- private:
-  static constexpr int64_t kSteps = 5;
-
+  // Of keys like "strategy.name=co2 strategy.period=2"; everything else is as small as it can be.
   static Recipe recipe_of(const std::string& keys) {
     RecipeText text;
     std::istringstream all(
@@ -62,6 +57,14 @@ class SavedRun {
     for (std::string key; all >> key;) set_key(text, key);
     return make_recipe(text);
   }
+
+  const Recipe& recipe() const { return recipe_; }
+
+  const std::string name;    // the recipe's keys, "strategy.name=co2 strategy.period=2"
+  std::vector<State> saved;  // by rank
+
+ private:
+  static constexpr int64_t kSteps = 5;
 
   template <class F>
   void each_rank(F&& f) const {

@@ -76,9 +76,8 @@ int64_t bytes_of(const fs::path& file) {
   return error ? 0 : static_cast<int64_t>(bytes);
 }
 
-at::Tensor weights_of_file(const fs::path& run, const models::Model& model, const optim::Layout& layout) {
-  const fs::path path = run / kModel;
-  const auto tensors = checkpoint::parse_safetensors(read_file_in(run, kModel), path.string()).tensors;
+at::Tensor weights_of_file(const std::map<std::string, at::Tensor>& tensors, const fs::path& path,
+                           const models::Model& model, const optim::Layout& layout) {
   at::Tensor x = at::zeros({layout.numel}, at::kFloat);
   for (auto& [name, part] : by_name(model, x)) {
     const auto it = tensors.find(name);
@@ -118,6 +117,13 @@ Recipe recipe_of(const json& facts, const fs::path& folder) {
   return make_recipe(parse_recipe(text, manifest_of(folder)));
 }
 
+Recipe recipe_of_run(const fs::path& run) {
+  const fs::path path = run / "recipe.toml";
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored)) throw BadInput("{}: a link, and links are not followed here", path.string());
+  return make_recipe(read_recipe(path));
+}
+
 Trained fill(Recipe recipe, fs::path from, int64_t bytes, bool finished,
              const std::function<at::Tensor(const models::Model&, const optim::Layout&)>& read) {
   Trained trained;
@@ -149,9 +155,12 @@ std::string told_hash(const fs::path& run) {
 
 Trained of_file(const fs::path& run) {
   const fs::path path = run / kModel;
-  Trained trained = fill(
-      make_recipe(read_recipe(run / "recipe.toml")), path, bytes_of(path), true,
-      [&](const models::Model& model, const optim::Layout& layout) { return weights_of_file(run, model, layout); });
+  const std::string bytes = read_file_in(run, kModel);
+  const auto tensors = checkpoint::parse_safetensors(bytes, path.string()).tensors;
+  Trained trained = fill(recipe_of_run(run), path, std::ssize(bytes), true,
+                         [&](const models::Model& model, const optim::Layout& layout) {
+                           return weights_of_file(tensors, path, model, layout);
+                         });
   const std::string told = told_hash(run);
   TORCH_CHECK(told.empty() || told == trained.weights_hash, path.string(), ": damaged, the run ended on weights ", told,
               ", these are ", trained.weights_hash);
@@ -259,7 +268,7 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
 RunFacts inspect_run(const fs::path& dir) {
   RunFacts facts;
   facts.dir = dir;
-  facts.recipe = make_recipe(read_recipe(dir / "recipe.toml"));
+  facts.recipe = recipe_of_run(dir);
   facts.parameters = shapes_of(facts.recipe)->numel();
   facts.planned_steps = facts.recipe.planned_steps();
   read_metrics(facts);

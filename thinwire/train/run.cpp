@@ -10,6 +10,7 @@
 #include "thinwire/base/atomic_file.h"
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/world.h"
@@ -131,7 +132,7 @@ class Rank {
     notes_.push_back(
         fmt::format("the run so far had another {} ({}, here {}): the weights may differ in the last bits "
                     "from those of a run that stayed there",
-                    what, before, here));
+                    what, printable(before), here));
   }
 
   // Only a run that has nothing of its own to go on with begins with another.

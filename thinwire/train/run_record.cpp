@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 std::string read_text(const fs::path& path) {
   try {
-    return read_file(path);
+    return read_file_in(path.parent_path(), path.filename().string());
   } catch (const Unreadable& error) {
     throw BadInput("{} cannot be read: {}", path.string(), error.reason);
   }
