@@ -72,6 +72,7 @@ void add_sample(CLI::App& app) {
   verb->footer(
       "The weights are those of model.safetensors, which a run writes at its end; of a run that is not\n"
       "finished, those its replicas agreed on last, from the newest checkpoint. A token is a byte.\n"
+      "Weights that do not have the hash written down for them are refused.\n"
       "The same weights, prompt and flags give the same text. Ctrl-C ends it.\n"
       "\n"
       "On a terminal, what is not UTF-8 or could upset the terminal is replaced; in a pipe the bytes\n"

@@ -1,6 +1,6 @@
 // libFuzzer: what lies in a run directory becomes a page and a summary, or is BadInput. The input's first byte says
-// which file it is for: lines added to the metrics, a merge patch of a JSON file (or any text in its place), a recipe's
-// end.
+// which file it is for: lines added to the metrics, a merge patch of a JSON file (or any text in its place), lines of
+// the recipe.
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,8 +33,21 @@ fs::path make_run() {
   return run;
 }
 
+// `whole` with every line "key = value" of `with` in the place of that key's.
+std::string with_keys(std::string whole, const std::string& with) {
+  std::istringstream lines(with);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string key = "\n" + line.substr(0, line.find(' ')) + " =";
+    const size_t at = whole.find(key);
+    if (at == whole.npos) return with;
+    whole.replace(at + 1, whole.find('\n', at + 1) - at - 1, line);
+  }
+  return whole;
+}
+
 std::string changed(const std::string& whole, const std::string& name, const std::string& with) {
-  if (!name.ends_with(".json")) return whole + with;
+  if (name == "recipe.toml") return with_keys(whole, with);
+  if (name == "metrics.jsonl") return whole + with;
   const json patch = json::parse(with, nullptr, /*allow_exceptions=*/false);
   if (patch.is_discarded()) return with;
   json object = json::parse(whole);
