@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -22,16 +24,22 @@ struct Entry {
 };
 using State = std::map<std::string, Entry>;
 
-// Scalars in and out of a State. put() makes or replaces; reading a name that does not exist, or that is not such a
-// scalar, is c10::Error that names it.
+// Scalars into a State: put() makes or replaces.
 void put(State& state, const std::string& name, double value, Scope scope);
 void put(State& state, const std::string& name, int64_t value, Scope scope);
-double get_double(const State& state, const std::string& name);
-int64_t get_int(const State& state, const std::string& name);
 
-// Copies the entry into `into`, which must have its shape and type: c10::Error otherwise, or where there is no such
-// entry.
+// Whoever wrote the checkpoint that a State comes from may have written anything into it. So every number is read with
+// the least and the most that its reader can go on with, and what is missing, of another type or shape, or beyond these
+// is BadInput that names the entry, what was wanted and what came.
+inline constexpr int64_t kMostSteps = 1'000'000'000'000'000;  // beyond any run, and far from where int64_t ends
+int64_t get_int(const State& state, const std::string& name, int64_t least, int64_t most = kMostSteps);
+double get_double(const State& state, const std::string& name, double least = std::numeric_limits<double>::lowest(),
+                  double most = std::numeric_limits<double>::max());  // so never NaN or infinite
+
+// Copies the entry into `into`, which must have its shape and type. The second one looks at the numbers, too: where a
+// rule can go on with anything, a number that is not finite shows in the loss soon enough.
 void get(const State& state, const std::string& name, at::Tensor into);
+void get(const State& state, const std::string& name, at::Tensor into, double least, double most);
 
 // Whether all numbers in it are finite: a checkpoint of a diverged run is not worth keeping.
 bool is_finite(const State& state);

@@ -28,6 +28,7 @@ constexpr const char* kFormat = "thinwire-checkpoint";
 constexpr uint64_t kVersion = 1;
 constexpr int kMaxDepth = 64;               // of the manifest's JSON
 constexpr int64_t kMaxManifest = 64 << 20;  // bytes
+constexpr uint64_t kMostRanks = 1 << 20;    // of a kind: more would not fit into a manifest
 
 fs::path home_of(const fs::path& run) { return run / "checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
@@ -38,6 +39,15 @@ std::string stage_name(int64_t stage, int64_t stages) { return stages == 1 ? "" 
 std::string all_name(int64_t stage, int64_t stages) { return stage_name(stage, stages) + "all.safetensors"; }
 std::string replica_name(int64_t replica, int64_t stage, int64_t stages) {
   return fmt::format("{}replica-{}.safetensors", stage_name(stage, stages), replica);
+}
+
+std::vector<std::string> names_of(int64_t replicas, int64_t stages) {
+  std::vector<std::string> names;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    names.push_back(all_name(stage, stages));
+    for (int64_t replica = 0; replica < replicas; ++replica) names.push_back(replica_name(replica, stage, stages));
+  }
+  return names;
 }
 
 std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
@@ -199,9 +209,15 @@ json parse_manifest(const std::string& text, const fs::path& path) {
   const std::string hash = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
   TORCH_CHECK(hash == manifest_hash(manifest), path.string(), ": damaged, its XXH3 does not fit");
   field(manifest, "step", json::value_t::number_unsigned, path);
-  field(manifest, "replicas", json::value_t::number_unsigned, path);
-  if (manifest.contains("stages")) field(manifest, "stages", json::value_t::number_unsigned, path);
-  field(manifest, "files", json::value_t::object, path);
+  const auto replicas = field(manifest, "replicas", json::value_t::number_unsigned, path).get<uint64_t>();
+  uint64_t stages = 1;
+  if (manifest.contains("stages")) stages = field(manifest, "stages", json::value_t::number_unsigned, path);
+  // As many as there must be, each under its own name: no other name is ever looked for.
+  const json& files = field(manifest, "files", json::value_t::object, path);
+  TORCH_CHECK(0 < replicas && replicas <= kMostRanks && 0 < stages && stages <= kMostRanks &&
+                  files.size() == stages * (replicas + 1),
+              path.string(), ": ", replicas, " replicas of ", stages, " stages do not have ", files.size(), " files");
+  for (const std::string& name : names_of(replicas, stages)) field(files, name, json::value_t::object, path);
   TORCH_CHECK(manifest.contains("facts"), path.string(), ": has no 'facts'");
   return manifest;
 }
@@ -222,18 +238,24 @@ std::string manifest_text(const fs::path& path, int64_t step, const json& facts,
   return text;
 }
 
-Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
+// The bytes of a file, if they are those that the manifest says.
+std::string read_verified(const fs::path& folder, const std::string& name, const json& files) {
   const fs::path path = folder / name, manifest = folder / kManifest;
   const json& about = field(files, name, json::value_t::object, manifest);
   const auto bytes = field(about, "bytes", json::value_t::number_unsigned, manifest).get<uint64_t>();
   const std::string hash = field(about, "xxh3", json::value_t::string, manifest).get<std::string>();
-  std::error_code error;
-  const uint64_t size = fs::file_size(path, error);
-  check(error, path);
-  TORCH_CHECK(size == bytes, path.string(), ": wanted ", bytes, " bytes, has ", size);
-  const std::string text = read_file(path);
+  std::string text = read_file_in(folder, name);
+  TORCH_CHECK(text.size() == bytes, path.string(), ": wanted ", bytes, " bytes, has ", text.size());
   TORCH_CHECK(hash_of(text) == hash, path.string(), ": damaged, wanted XXH3 ", hash, ", has ", hash_of(text));
-  return parse_safetensors(text, path.string());
+  return text;
+}
+
+Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
+  return parse_safetensors(read_verified(folder, name, files), (folder / name).string());
+}
+
+json manifest_in(const fs::path& folder) {
+  return parse_manifest(read_file_in(folder, kManifest, kMaxManifest), folder / kManifest);
 }
 
 }  // namespace
@@ -302,14 +324,13 @@ int64_t newest(const fs::path& run) {
 }
 
 Manifest read_manifest(const fs::path& folder) {
-  const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
+  json manifest = manifest_in(folder);
   return {manifest["replicas"].get<int64_t>(), manifest.value("stages", int64_t{1}), std::move(manifest["facts"])};
 }
 
 Loaded load(const fs::path& folder, int replica, int stage) {
   const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
+  json manifest = manifest_in(folder);
   const auto replicas = manifest["replicas"].get<uint64_t>(), stages = manifest.value("stages", uint64_t{1});
   TORCH_CHECK(replica >= 0 && static_cast<uint64_t>(replica) < replicas, path.string(), ": wanted replica ", replica,
               ", the checkpoint has ", replicas, " (counted from 0)");
@@ -326,6 +347,11 @@ Loaded load(const fs::path& folder, int replica, int stage) {
   }
   loaded.facts = std::move(manifest["facts"]);
   return loaded;
+}
+
+void verify(const fs::path& folder) {
+  const json manifest = manifest_in(folder);
+  for (const auto& file : manifest["files"].items()) read_verified(folder, file.key(), manifest["files"]);
 }
 
 }  // namespace thinwire::checkpoint

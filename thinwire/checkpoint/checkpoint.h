@@ -74,5 +74,7 @@ struct Manifest {
   nlohmann::json facts;
 };
 Manifest read_manifest(const std::filesystem::path& folder);
+// Reads every file and throws such an error unless all have the size and the hash that the manifest says.
+void verify(const std::filesystem::path& folder);
 
 }  // namespace thinwire::checkpoint

@@ -158,10 +158,10 @@ void OneBit::load(const State& state) {
   mean_->get(state);
   gradient_.get(state, "warmup.");
   watch_.get(state, "");
-  steps_ = get_int(state, "steps");
-  frozen_at_ = get_int(state, "frozen_at");
-  share_sum_ = get_double(state, "share_sum");
-  share_weight_ = get_double(state, "share_weight");
+  steps_ = get_int(state, "steps", 0);
+  frozen_at_ = get_int(state, "frozen_at", 0, steps_);
+  share_sum_ = get_double(state, "share_sum", 0);
+  share_weight_ = get_double(state, "share_weight", 0);
 }
 
 }  // namespace thinwire::dp

@@ -276,8 +276,8 @@ State Slices::state() {
 
 void Slices::load(const State& state) {
   rule_->load(with_prefix(state, "rule."));
-  steps_ = get_int(state, "steps");
-  count_ = get_int(state, "slices");
+  steps_ = get_int(state, "steps", 0);
+  count_ = get_int(state, "slices", options_.slices.least(), options_.slices.most());
   if (single_replica_) return;
   if (z_.defined()) get(state, "z", z_);
   if (m_.defined()) get(state, "m", m_);
@@ -287,10 +287,12 @@ void Slices::load(const State& state) {
   agreed_ = false;
   in_flight_.clear();
   free_.clear();
-  for (int64_t k = 0, flights = get_int(state, "flights"); k < flights; ++k) {
+  const int64_t launches = steps_ / options_.every;
+  for (int64_t k = 0, next = 1, flights = get_int(state, "flights", 0, launches); k < flights; ++k) {
     const std::string prefix = fmt::format("flight.{}.", k);
     Flight& f = in_flight_.emplace_back();
-    set_parts(f, get_int(state, prefix + "launch"));
+    set_parts(f, get_int(state, prefix + "launch", next, launches));
+    next = f.launch + 1;
     get(state, prefix + "y", f.y);
     get(state, prefix + "answer", f.message);
   }

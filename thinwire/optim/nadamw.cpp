@@ -41,7 +41,7 @@ State Nadamw::state() {
 void Nadamw::load(const State& state) {
   get(state, "m", m_);
   get(state, "v", v_);
-  pi_ = get_double(state, "pi");
+  pi_ = get_double(state, "pi", 0, 1);
 }
 
 }  // namespace thinwire::optim

@@ -225,8 +225,9 @@ State Stage::state() {
 
 void Stage::load(const State& state) {
   TORCH_CHECK(done_ == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
-  begin_ = get_int(state, "begin");
-  done_ = get_int(state, "done");
+  const int64_t most = options_.steps > 0 ? options_.steps : kMostSteps;
+  begin_ = get_int(state, "begin", 0, most);
+  done_ = get_int(state, "done", 0, most - begin_);
   get(state, "x", newest());
   for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
     get(state, fmt::format("stash.{}", age), ring_[(done_ - age) % std::ssize(ring_)]);
@@ -247,7 +248,7 @@ void Stage::load(const State& state) {
   if (down_) down_->get(state, "down.");
   bound_ = -1;
   strategy_->load(with_prefix(state, "strategy."));
-  if (tie_) tie_->get(state, "tie.");
+  if (tie_) tie_->get(state, "tie.", done_);
 }
 
 }  // namespace thinwire::pipeline

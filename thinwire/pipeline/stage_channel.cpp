@@ -142,7 +142,7 @@ void StageChannel::get(const State& state, const std::string& prefix) {
   if (upstream()) threshold_->get(state, prefix);
   const int64_t n = c10::multiply_integers(activation_.shape);
   masks_.clear();
-  for (int64_t k = 0; k < get_int(state, prefix + "masks"); ++k) {
+  for (int64_t k = 0, masks = get_int(state, prefix + "masks", 0); k < masks; ++k) {
     const at::Tensor bits = at::empty({mask_bytes(n)}, activation_.options().dtype(at::kByte));
     thinwire::get(state, fmt::format("{}mask.{}", prefix, k), bits);
     masks_.push_back(mask_of(bits, n));

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/threshold.h"
@@ -119,11 +120,9 @@ void Threshold::put(State& state, const std::string& prefix) const {
 }
 
 void Threshold::get(const State& state, const std::string& prefix) {
-  const double value = get_double(state, prefix + "threshold");
-  TORCH_CHECK(value >= 0 && std::isfinite(value), "[pipeline.threshold] ", value, " is no threshold");
+  const double value = get_double(state, prefix + "threshold", 0, std::numeric_limits<float>::max());
   least_ = std::bit_cast<uint32_t>(std::fabs(static_cast<float>(value)));
-  messages_ = get_int(state, prefix + "messages");
-  TORCH_CHECK(messages_ >= 0, "[pipeline.threshold] ", messages_, " messages cannot have been sent");
+  messages_ = get_int(state, prefix + "messages", 0);
 }
 
 int64_t body_bytes(const at::Tensor& head, int64_t n, at::ScalarType dtype) {

@@ -82,14 +82,16 @@ void TiedWeights::put(State& state, const std::string& prefix) {
   add_prefixed(state, prefix + "strategy.", strategy_->state());
 }
 
-void TiedWeights::get(const State& state, const std::string& prefix) {
-  done_ = get_int(state, prefix + "done");
+void TiedWeights::get(const State& state, const std::string& prefix, int64_t steps) {
+  const int64_t left = first_ ? 0 : std::min(steps, warmup_);  // with any other number an end would wait for ever
+  done_ = get_int(state, prefix + "done", steps - left, steps - left);
+  get_int(state, prefix + "left", left, left);
   thinwire::get(state, prefix + "x", newest());
   for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
     thinwire::get(state, fmt::format("{}stash.{}", prefix, age), ring_[(done_ - age) % std::ssize(ring_)]);
-  for (int64_t k = 0, left = get_int(state, prefix + "left"); k < left; ++k) {
+  for (int64_t k = 0; k < left; ++k) {
     const std::string name = fmt::format("{}left.{}.", prefix, k);
-    own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t"), get_double(state, name + "lr")});
+    own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t", 1), get_double(state, name + "lr", 0)});
     thinwire::get(state, name + "own", own_.back().grad);
     const at::Tensor other = at::empty_like(weights_.grad);
     thinwire::get(state, name + "other", other);

@@ -49,7 +49,7 @@ class TiedWeights {
 
   // Checkpoints; see Stage::state(). Blocks until the other end's gradients of the updates left are here.
   void put(State& state, const std::string& prefix);
-  void get(const State& state, const std::string& prefix);
+  void get(const State& state, const std::string& prefix, int64_t steps);  // so many the stage has done
 
  private:
   void apply_next();

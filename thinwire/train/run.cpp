@@ -13,12 +13,14 @@
 #include "thinwire/base/atomic_file.h"
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/comm/errors.h"
 #include "thinwire/comm/keep_alive.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/train/control.h"
+#include "thinwire/train/json_fields.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
@@ -146,20 +148,25 @@ class Rank {
     if (resumed_ < 0) return;
     step_ = saved_ = resumed_;
     const fs::path folder = checkpoint::folder_of(options_.dir, step_);
+    const std::string place = (folder / "manifest.json").string();
     checkpoint::Loaded loaded;
     world_.together([&] { loaded = read_checkpoint(folder); });
-    const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
+    const auto stored = parse_recipe(text_of(loaded.facts, "recipe", place), place);
     if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
-    if (loaded.facts.value("step", int64_t{-1}) != step_)
-      throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
-    if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
+    if (const int64_t of = whole_of(loaded.facts, "step", place); of != step_)
+      throw BadInput("{} is of step {}: was it renamed?", folder.string(), of);
+    if (const auto hash = loaded.facts.find("text_hash"); hash == loaded.facts.end() || *hash != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
-    first_ = loaded.facts.value("first_step", int64_t{0});
-    note_other_machine("CPU", loaded.facts.value("cpu", std::string()), machine_.cpu);
-    note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
-    worker_->load(loaded.state);
-    noise_.get(loaded.state, "noise.");
+    first_ = whole_of(loaded.facts, "first_step", place);
+    note_other_machine("CPU", text_of(loaded.facts, "cpu", place), machine_.cpu);
+    note_other_machine("torch", text_of(loaded.facts, "torch", place), machine_.torch);
+    try {
+      worker_->load(loaded.state);
+      noise_.get(loaded.state, "noise.");
+    } catch (const BadInput& error) {
+      throw BadInput("{}: {}", folder.string(), error.what());
+    }
     world_.group->barrier();  // no rank writes before all have read
   }
 
@@ -169,7 +176,7 @@ class Rank {
     notes_.push_back(
         fmt::format("the run so far had another {} ({}, here {}): the weights may differ in the last bits "
                     "from those of a run that stayed there",
-                    what, before, here));
+                    what, printable(before), here));
   }
 
   // Only a run that has nothing of its own to go on with begins with another.

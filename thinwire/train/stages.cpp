@@ -99,6 +99,11 @@ void for_parts(const Recipe& recipe, const models::Model& model, int stage, cons
     }
 }
 
+void check_row(const at::Tensor& weights, int64_t numel, const std::string& whose) {
+  TORCH_CHECK(weights.dim() == 1 && weights.numel() == numel && weights.scalar_type() == at::kFloat, whose,
+              " should have ", numel, " floats in a row, has ", weights.scalar_type(), " ", weights.sizes());
+}
+
 }  // namespace
 
 at::Tensor gather_stages(const Recipe& recipe, const models::Model& model, const at::Tensor& tied,
@@ -106,14 +111,15 @@ at::Tensor gather_stages(const Recipe& recipe, const models::Model& model, const
   at::Tensor whole = at::zeros({optim::make_layout(models::parameters_by_unit(model)).numel}, at::kFloat);
   const auto places = by_name(model, whole);
   if (tied.defined()) {
+    TORCH_CHECK(model.tied.defined(), "a tied matrix was saved, and the model has none");
     at::Tensor place = places.at(tied_name(model));
+    check_row(tied, optim::make_layout({{place}}).numel, "the tied matrix");
     place.copy_(tied.narrow(0, 0, place.numel()).view(place.sizes()));
   }
   const auto layouts = stage_layouts(recipe, model);
   for (int stage = 0; stage < std::ssize(layouts); ++stage) {
     const at::Tensor weights = part(stage, layouts[stage].numel);
-    TORCH_CHECK(weights.dim() == 1 && weights.numel() == layouts[stage].numel, "[train] stage ", stage, " should have ",
-                layouts[stage].numel, " weights, has ", weights.sizes());
+    check_row(weights, layouts[stage].numel, fmt::format("stage {}", stage));
     for_parts(recipe, model, stage, weights,
               [&](const std::string& name, const at::Tensor& from) { at::Tensor(places.at(name)).copy_(from); });
   }

@@ -14,6 +14,11 @@
 #include "thinwire/train/sums.h"
 
 namespace thinwire::train {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // that a checkpoint can say were sent: more can still be counted
+
+}  // namespace
 
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
                                     const WarmStart* warm_start) {
@@ -132,13 +137,14 @@ Worker::Saved Worker::state() {
 
 void Worker::load(const State& state) {
   load_own(state);
-  costs_ = {.seconds = get_double(state, "costs.seconds"),
-            .exposed_s = get_double(state, "costs.exposed_s"),
-            .compute_s = get_double(state, "costs.compute_s"),
-            .update_s = get_double(state, "costs.update_s"),
-            .wire_bytes = get_int(state, "costs.wire_bytes"),
-            .stage_bytes = get_int(state, "costs.stage_bytes"),
-            .skipped = state.contains("costs.skipped") ? get_int(state, "costs.skipped") : 0};  // not in version 0.1
+  costs_ = {.seconds = get_double(state, "costs.seconds", 0),
+            .exposed_s = get_double(state, "costs.exposed_s", 0),
+            .compute_s = get_double(state, "costs.compute_s", 0),
+            .update_s = get_double(state, "costs.update_s", 0),
+            .wire_bytes = get_int(state, "costs.wire_bytes", 0, kMostBytes),
+            .stage_bytes = get_int(state, "costs.stage_bytes", 0, kMostBytes),
+            // Not in version 0.1.
+            .skipped = state.contains("costs.skipped") ? get_int(state, "costs.skipped", 0) : 0};
 }
 
 }  // namespace thinwire::train
