@@ -33,6 +33,7 @@ TEST_F(ReadFile, GivesEveryByte) {
 TEST_F(ReadFile, AFileThatDoesNotKnowItsSizeIsReadToItsEnd) {
   EXPECT_EQ(std::filesystem::file_size("/proc/self/status"), 0u);
   EXPECT_TRUE(read_file("/proc/self/status").starts_with("Name:"));
+  EXPECT_TRUE(read_file("/proc/sys/vm/max_map_count").ends_with("\n")) << "which a second read would not go on with";
 }
 
 TEST_F(ReadFile, WhatIsNoPlainFileIsRefusedAndNotWaitedFor) {

@@ -21,9 +21,10 @@ std::string read_all(const std::filesystem::path& path, int64_t most_bytes) {
       throw Unreadable(path, std::to_string(size) + " bytes, the most allowed is " + std::to_string(most_bytes));
   };
   check_size(about.st_size);
-  std::string bytes(static_cast<size_t>(about.st_size) + 1, '\0');  // one more, to see the end
+  // One more, to see the end; and never few: a number of /proc/sys comes in one read, or is cut off.
+  std::string bytes(std::max<size_t>(static_cast<size_t>(about.st_size) + 1, 4096), '\0');
   for (size_t at = 0;;) {
-    if (at == bytes.size()) bytes.resize(std::max<size_t>(2 * at, 4096));
+    if (at == bytes.size()) bytes.resize(2 * at);
     const ssize_t n = ::read(file, bytes.data() + at, bytes.size() - at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_errno(path);
