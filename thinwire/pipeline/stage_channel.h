@@ -49,6 +49,10 @@ class StageChannel {
   std::vector<at::Tensor> taken_in() const { return {waiting_.begin(), waiting_.end()}; }
   void put_back(at::Tensor x) { waiting_.push_back(std::move(x)); }
 
+  // From the next message on, to both sides, they are of another shape; a threshold starts anew. No activation may be
+  // without its gradient. Nothing is waited for.
+  void restart(const ActivationSpec& activation);
+
   // What decides later messages, but for those that were taken in: the threshold and the masks, theirs included. Call
   // put() after take_in().
   void put(State& state, const std::string& prefix) const;
@@ -66,7 +70,7 @@ class StageChannel {
 
   const comm::GroupPtr stages_;
   const int peer_;
-  const ActivationSpec activation_;
+  ActivationSpec activation_;
   const compress::CodecPtr codec_;      // null: as it is, or thresholded
   std::optional<Threshold> threshold_;  // only the upstream side ever asks it
   struct Sent {

@@ -22,6 +22,8 @@ struct Resolved {
 // trained with hop 1 for the time of a stage, and what stages hand on goes to and fro for its own; the hop is the first
 // that would reach a utilisation of 98 % with journeys a quarter longer than that.
 //
+// pipeline.sync_steps: a share becomes a number.
+//
 // Collective: all ranks measure, rank 0 decides, all return the same recipe.
 Resolved resolve_auto(const Recipe& recipe, const RunOptions& options, comm::World& world);
 

@@ -43,6 +43,12 @@ struct Result {
   std::optional<double> stage_bytes = {};  // sent to other stages, where there are some
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
+  struct SyncPart {                        // of a pipeline that begins with synchronous steps
+    int64_t steps = 0;
+    double seconds = 0, utilisation = 0;
+    std::optional<double> utilisation_after = {};  // of the asynchronous steps, once there are some
+  };
+  std::optional<SyncPart> sync = {};
 };
 
 struct Start {

@@ -21,6 +21,7 @@ struct Costs {
   double update_s = 0;      // of it, in the update rule
   int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
   int64_t stage_bytes = 0;  // sent to other stages
+  double sync_seconds = 0, sync_exposed_s = 0;  // of seconds and exposed_s, in a pipeline's synchronous beginning
 };
 
 class Worker {
@@ -58,7 +59,7 @@ class Worker {
   virtual int lead() const { return 0; }
   const Costs& costs() const { return costs_; }
   // Between two steps, for a message of the others: time that the wire cost.
-  void waited(double seconds) { costs_.seconds += seconds, costs_.exposed_s += seconds; }
+  void waited(double seconds) { spent(seconds, seconds); }
   const optim::Schedule& schedule() const { return schedule_; }
   const models::Model& model() const { return *model_; }
   const optim::Layout& layout() const { return layout_; }  // of the whole model
@@ -101,7 +102,10 @@ class Worker {
 
  private:
   void count_bytes();
+  void spent(double seconds, double exposed);
 
+  const int64_t sync_steps_;
+  int64_t last_step_ = 0;
   Costs costs_;
   int64_t setup_bytes_ = 0;
   int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
