@@ -20,6 +20,7 @@
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/run_record.h"
+#include "thinwire/train/stages.h"
 
 namespace thinwire::cli {
 namespace fs = std::filesystem;
@@ -79,6 +80,7 @@ void compare_verb(const Arguments& arguments, Compared what, const std::string& 
     for (const auto& recipe : recipes) {
       if (what == Compared::schedules && recipe.workers.stages == 1)
         throw BadInput("--schedules compares pipelines: workers.stages must be at least 2, got 1");
+      train::check_lateness(recipe);
       if (ranks.is_rank0()) ranks.check_number(recipe);
     }
   });

@@ -39,11 +39,9 @@ void fields(F&& f, OptimOptions& o) {
   f("name", o.name, one_of({"sgd", "adamw", "nadamw", "lamb", "lars", "muon"}), "the update rule inside each replica");
   if (o.name == "muon" && o.name != before) o.momentum = 0.95, o.betas = {0.9, 0.99};
   if (o.name == "nadamw" && o.name != before) o.betas = {0.99, 0.999};
-  if (o.name == "muon") {
-    const std::string rest = o.rest;
-    f("rest", o.rest, one_of({"adamw", "nadamw"}), "the update rule of what is no hidden layer's matrix");
-    if (o.rest == "nadamw" && o.rest != rest) o.betas = {0.99, 0.999};
-  }
+  const std::string rest = o.rest;
+  f("rest", o.rest, one_of({"adamw", "nadamw"}), "the update rule of what is no hidden layer's matrix (muon)");
+  if (o.name == "muon" && o.rest == "nadamw" && o.rest != rest) o.betas = {0.99, 0.999};
   f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
   f("betas", o.betas, at_least_below(0, 1),
     "decay of the first and second moment (adamw, nadamw, lamb; muon: of what is no matrix)");

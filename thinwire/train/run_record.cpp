@@ -184,7 +184,8 @@ std::vector<fs::path> runs_below(const fs::path& dir) {
   std::ranges::sort(found);
   if (path_exists(dir / "results.jsonl"))
     for_lines(dir / "results.jsonl", [&](const Json& json, const std::string& place) {
-      const auto at = std::ranges::find(found, dir / text_of(json, "strategy", place));
+      const std::string schedule = text_of(json, "schedule", place);  // where schedules were compared
+      const auto at = std::ranges::find(found, dir / (schedule.empty() ? text_of(json, "strategy", place) : schedule));
       if (at == found.end()) return;
       ordered.push_back(*at);
       found.erase(at);
