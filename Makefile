@@ -59,7 +59,7 @@ test-tsan: setup ## comm, net, compress, dp, pipeline, train and processes with 
 	@tools/build tsan -j$(JOBS) test_comm test_net test_compress test_dp test_pipeline test_train test_processes
 	@ctest --test-dir build/tsan --output-on-failure -R '^(comm|net|compress|dp|pipeline|train|processes)$$'
 
-fuzz: setup ## every parser of foreign bytes, a minute each
+fuzz: build ## every parser of foreign bytes, a minute each
 	@tools/fuzz 60
 
 clean: ## remove what was built, keep .venv

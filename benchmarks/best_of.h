@@ -1,4 +1,4 @@
-// The shortest of several tries: the one that nobody disturbed.
+// The shortest of several tries: the one that was disturbed least.
 #pragma once
 
 #include <algorithm>

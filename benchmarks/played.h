@@ -27,14 +27,14 @@ inline Played play(const dp::StrategyOptions& options, int workers, int64_t step
                    const net::Link& link, const optim::OptimOptions& optim = kPlainSgd, int64_t unmeasured = 0) {
   Played result;
   std::mutex mutex;
-  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    auto wire = bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link));
+  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto linked = world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link));
     optim::Flat weights({{at::zeros({numel})}});
     auto meter = std::make_shared<dp::Meter>();
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire, .meter = meter}, optim);
+    auto strategy = dp::make_strategy(options, weights, {.sync = linked, .meter = meter}, optim);
     const std::vector<double> lr = {1e-3, 1e-3};
     auto run = [&](int64_t from, int64_t to) {
-      bare->barrier();
+      world->barrier();
       const auto begin = Clock::now();
       for (int64_t t = from; t <= to; ++t) {
         std::this_thread::sleep_for(to_duration(step_s));

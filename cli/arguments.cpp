@@ -4,6 +4,7 @@
 
 #include "cli/shell.h"
 #include "cli/show.h"
+#include "thinwire/base/atomic_file.h"
 
 namespace thinwire::cli {
 
@@ -34,14 +35,16 @@ std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy
   return json ? json_lines(strategy, compared_schedule) : console(schedule);
 }
 
-std::filesystem::path Arguments::directory(const std::string& name) const {
+std::filesystem::path Arguments::directory(const std::string& name, bool claim) const {
   if (!dir.empty()) return dir;
   const std::time_t now = std::time(nullptr);
   const auto stem = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, *std::localtime(&now));
-  std::filesystem::path path = std::filesystem::path("runs") / stem;
-  for (int again = 2; std::filesystem::exists(path); ++again)  // two runs started within a second
-    path = std::filesystem::path("runs") / fmt::format("{}-{}", stem, again);
-  return path;
+  const std::filesystem::path runs = "runs";
+  if (claim) create_folders(runs);
+  for (int again = 1;; ++again) {  // others may start within the same second
+    const auto path = runs / (again == 1 ? stem : fmt::format("{}-{}", stem, again));
+    if (!claim || std::filesystem::create_directory(path)) return path;
+  }
 }
 
 }  // namespace thinwire::cli

@@ -84,7 +84,8 @@ void compare_verb(const Arguments& arguments, Compared what, const std::string& 
       if (ranks.is_rank0()) ranks.check_number(recipe);
     }
   });
-  const auto dir = ranks.directory(arguments.directory("compare-" + text.name));
+  const auto dir = ranks.directory(arguments.directory("compare-" + text.name, /*claim=*/ranks.is_rank0()));
+  const RemovedIfEmpty refused(arguments.dir.empty() && ranks.is_rank0() ? dir : "");
   std::vector<train::Result> results;
   for (const auto& recipe : recipes) results.push_back({.strategy = recipe.strategy.name});
   ranks.together([&] {
@@ -179,7 +180,7 @@ void add_compare(CLI::App& app, Ranks& ranks) {
   auto schedules = std::make_shared<std::string>();
   verb->add_option("--schedules", *schedules,
                    "schedules of a pipeline instead: gpipe, 1f1b, zero_bubble_h1, async_1f1b, steady")
-      ->type_name("NAMES");
+      ->type_name("A,B,..");
   verb->add_flag("--resume", *resume, "go on with the comparison in --dir: what is finished there is not run again");
   verb->footer(
       "The runs come one after the other: same data, same start, same link. The table shows the held-out\n"

@@ -16,10 +16,10 @@
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/read_file.h"
+#include "thinwire/base/version.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/measure.h"
 #include "thinwire/train/recipe.h"
-#include "thinwire/train/version.h"
 
 namespace thinwire::cli {
 namespace {
@@ -168,7 +168,7 @@ std::string coloured(Verdict verdict) {
 }
 
 void doctor_verb(bool json, const Door& door) {
-  const auto version = [] { return Finding{"thinwire", train::version()}; };
+  const auto version = [] { return Finding{"thinwire", thinwire::version()}; };
   const auto messages = [&] { return mpi(door); };
   int problems = 0;
   for (const std::function<Finding()>& look : std::initializer_list<std::function<Finding()>>{

@@ -88,6 +88,9 @@ Json to_json(const RunFacts& run) {
   return json;
 }
 
+// File names need not be UTF-8.
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 void print(const RunFacts& run) {
   const auto row = [](const char* what, const std::string& text) { fmt::print("  {:<12}{}\n", what, printable(text)); };
   fmt::print("{}\n", headline(run.recipe, run.parameters));
@@ -118,11 +121,11 @@ void info_of_checkpoint(const fs::path& folder, bool json) {
     Json line = to_json(c);
     line["event"] = "checkpoint";
     line["entries"] = c.entries;
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", dumped(line));
   } else if (c.damage.empty()) {
     fmt::print("checkpoint after step {}: {}, {} files, {}; read whole, and every hash checked\n", c.step,
                megabytes_text(static_cast<double>(c.bytes)), c.files, age_text(c.age_s));
-    fmt::print("  {:<12}{}; {}\n", "recipe", c.recipe->strategy.name, recipe_line(*c.recipe));
+    fmt::print("  {:<12}{}; {}\n", "recipe", c.recipe->strategy.name, printable(recipe_line(*c.recipe)));
     for (const auto& [name, what] : c.entries) fmt::print("    {:<24}{}\n", printable(name), printable(what));
   }
   std::fflush(stdout);
@@ -132,7 +135,7 @@ void info_of_checkpoint(const fs::path& folder, bool json) {
 void info_of_run(const fs::path& dir, bool json) {
   const RunFacts run = train::inspect_run(dir);
   if (json)
-    fmt::print("{}\n", to_json(run).dump());
+    fmt::print("{}\n", dumped(to_json(run)));
   else
     print(run);
   std::fflush(stdout);

@@ -14,8 +14,8 @@
 #include "thinwire/base/did_you_mean.h"
 #include "thinwire/base/errors.h"
 #include "thinwire/base/options.h"
+#include "thinwire/base/version.h"
 #include "thinwire/comm/errors.h"
-#include "thinwire/train/version.h"
 
 namespace thinwire::cli {
 namespace {
@@ -31,7 +31,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
 void parse_and_run(int argc, char** argv, Ranks& ranks) {
   CLI::App app("thinwire trains neural networks across thin, slow or distant links.", "thinwire");
   app.set_help_flag("-h,--help", "show this help and exit");
-  app.set_version_flag("--version", "thinwire " + train::version(), "show the version and exit");
+  app.set_version_flag("--version", "thinwire " + thinwire::version(), "show the version and exit");
   app.require_subcommand(1);
   app.formatter(help_layout());
   app.footer(
@@ -83,7 +83,7 @@ Outcome run_here(int argc, char** argv, Ranks& ranks) {
     parse_and_run(argc, argv, ranks);
     return {};
   } catch (const BadInput& error) {
-    // What all were asked for alike is said by rank 0; a launcher ends everybody as soon as one has failed.
+    // What all were asked for alike is said by rank 0; a launcher ends all ranks as soon as one has failed.
     if (!ranks.joined() && !ranks.is_rank0()) return {};
     return failed(ranks, 2, one_line(error), false);
   } catch (const comm::FailedElsewhere& error) {

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "thinwire/base/errors.h"
+#include "thinwire/base/version.h"
 #include "thinwire/comm/shared_disk.h"
-#include "thinwire/train/version.h"
 
 namespace thinwire::cli {
 namespace {
@@ -20,7 +20,7 @@ std::string host_name() {
 }
 
 comm::Identity identity() {
-  return {.host = host_name(), .build = fmt::format("thinwire {} with torch {}", train::version(), TORCH_VERSION)};
+  return {.host = host_name(), .build = fmt::format("thinwire {} with torch {}", thinwire::version(), TORCH_VERSION)};
 }
 
 const char* advice(comm::Launcher::Kind door) {

@@ -44,7 +44,7 @@ class Ranks {
   std::filesystem::path directory(const std::filesystem::path& dir);
   // Rank 0's answer, on all.
   bool rank0_says(bool answer);
-  // Rank 0 shows what goes on; on the others nobody looks.
+  // Rank 0 shows what goes on; on the others nothing is shown.
   std::unique_ptr<train::Observer> observer(std::unique_ptr<train::Observer> rank0) const;
   train::Result run(const train::Recipe& recipe, const train::RunOptions& options, train::Observer& observer);
   // This rank is not going on: the others are told.

@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/printable.h"
 
 namespace thinwire::cli {
 namespace {
@@ -22,9 +23,10 @@ void report_verb(const std::vector<std::string>& runs, const std::string& out, b
     throw BadInput("there is no directory {} to write the report to", path.parent_path().string());
   report::write(path, {runs.begin(), runs.end()});
   if (json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"event", "report"}, {"path", path.string()}}.dump());
+    fmt::print("{}\n", nlohmann::ordered_json{{"event", "report"}, {"path", path.string()}}.dump(
+                           -1, ' ', false, nlohmann::json::error_handler_t::replace));
   else
-    fmt::print("report: {}\n", path.string());
+    fmt::print("report: {}\n", printable(path.string()));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/signals.h"
 #include "cli/utf8.h"
 #include "cli/verbs.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/train/generate.h"
 #include "thinwire/train/inspect.h"
 
@@ -39,7 +40,8 @@ void sample_verb(const Sample& asked) {
   auto trained = train::load_trained(asked.run);
   at::set_num_threads(static_cast<int>(trained.recipe.train.threads));  // the last bit may depend on it
   if (!trained.finished && !train::is_checkpoint(asked.run) && !asked.json)
-    fmt::print(stderr, "thinwire: {} is not finished: these are the weights of {}\n", asked.run, trained.from.string());
+    fmt::print(stderr, "thinwire: {} is not finished: these are the weights of {}\n", printable(asked.run),
+               printable(trained.from.string()));
 
   const bool terminal = stdout_is_terminal() && !asked.json;
   Utf8Repair repair;
@@ -70,6 +72,7 @@ void add_sample(CLI::App& app) {
   verb->footer(
       "The weights are those of model.safetensors, which a run writes at its end; of a run that is not\n"
       "finished, those its replicas agreed on last, from the newest checkpoint. A token is a byte.\n"
+      "Weights that do not have the hash written down for them are refused.\n"
       "The same weights, prompt and flags give the same text. Ctrl-C ends it.\n"
       "\n"
       "On a terminal, what is not UTF-8 or could upset the terminal is replaced; in a pipe the bytes\n"

@@ -58,11 +58,11 @@ class Console final : public train::Observer {
     planned_ = start.planned_steps;
     say(headline(recipe, start.parameters));
     for (const auto& note : start.notes) say("  " + note);
-    if (!start.origin.empty())
-      say(fmt::format("  begins after step {}, with {}", start.from_step, start.origin.string()));
+    if (!start.warm_start.empty())
+      say(fmt::format("  begins after step {}, with {}", start.from_step, start.warm_start.string()));
     else if (start.from_step > 0)
       say(fmt::format("  resumed after step {}", start.from_step));
-    if (schedule_ && (start.from_step == 0 || !start.origin.empty())) draw_schedule();
+    if (schedule_ && (start.from_step == 0 || !start.warm_start.empty())) draw_schedule();
     begun_ = Clock::now();
   }
 
@@ -77,6 +77,8 @@ class Console final : public train::Observer {
     else
       say(line(p));
   }
+
+  void warned(const std::string& what) override { say("  warning: " + what); }
 
   void evaluated(const train::Evaluation& e) override {
     std::string text = fmt::format("  step {:>6}  held-out loss {:.4f}  consensus distance {:.1e}", e.step, e.val_loss,
@@ -153,6 +155,7 @@ class JsonLines final : public train::Observer {
   }
   void progressed(const train::Progress& p) override { print(to_json(p)); }
   void evaluated(const train::Evaluation& e) override { print(to_json(e)); }
+  void warned(const std::string& what) override { print({{"event", "warning"}, {"text", what}}); }
   void saved(int64_t step) override { print({{"event", "saved"}, {"step", step}}); }
 
  private:

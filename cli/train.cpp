@@ -1,6 +1,8 @@
 // thinwire train: one run.
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "cli/arguments.h"
 #include "cli/shell.h"
 #include "cli/show.h"
@@ -30,7 +32,20 @@ void write_page(const std::filesystem::path& dir) {
   }
 }
 
-void train_verb(const Arguments& arguments, bool resume, const std::string& from, Ranks& ranks) {
+// The step that --resume=step-40 names; none where it names nothing.
+std::optional<int64_t> step_of(const std::string& resume) {
+  constexpr std::string_view kNewest = "newest", kPrefix = "step-";
+  if (resume.empty() || resume == kNewest) return {};
+  int64_t step = -1;
+  const char* end = resume.data() + resume.size();
+  if (!resume.starts_with(kPrefix) || std::from_chars(resume.data() + kPrefix.size(), end, step).ptr != end || step < 0)
+    throw BadInput("--resume={} should name a checkpoint, like --resume=step-40", resume);
+  return step;
+}
+
+void train_verb(const Arguments& arguments, const std::string& resumed, const std::string& from, Ranks& ranks) {
+  const bool resume = !resumed.empty();
+  const auto step = step_of(resumed);
   if (resume && arguments.dir.empty()) throw BadInput("--resume needs --dir, the directory of the run to go on with");
   train::RecipeText text;
   train::Recipe recipe;
@@ -38,7 +53,9 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
     text = arguments.text(), recipe = train::make_recipe(text);
     if (ranks.is_rank0()) ranks.check_number(recipe);
   });
-  const auto dir = ranks.directory(arguments.directory(text.name + "-" + recipe.strategy.name));
+  const auto dir =
+      ranks.directory(arguments.directory(text.name + "-" + recipe.strategy.name, /*claim=*/ranks.is_rank0()));
+  const RemovedIfEmpty refused(arguments.dir.empty() && ranks.is_rank0() ? dir : "");
   auto observer = ranks.observer(arguments.observer(recipe.strategy.name, /*schedule=*/true));
   const std::string command = arguments.command("train") + (from.empty() ? "" : " --from " + shell_word(from));
   const Signals signals(ranks.is_rank0()
@@ -48,6 +65,7 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
   const auto result = ranks.run(recipe,
                                 {.dir = dir,
                                  .resume = resume,
+                                 .step = step,
                                  .from = from,
                                  .stop = &Signals::stop(),
                                  .save = &Signals::save(),
@@ -73,6 +91,8 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
     if (result.noise_scale)
       fmt::print("      batch size worth using: about {} sequences; this run took {} a step\n",
                  count_text(*result.noise_scale), recipe.workers.replicas * recipe.train.batch);
+    if (result.skipped > 0)
+      fmt::print("      {} updates were left out: loss or gradients were not finite\n", result.skipped);
     fmt::print("      weights {} in {}\n", result.weights_hash, (dir / "model.safetensors").string());
     fmt::print("      report in {}\n", (dir / "report.html").string());
   } else {
@@ -86,10 +106,11 @@ void train_verb(const Arguments& arguments, bool resume, const std::string& from
 void add_train(CLI::App& app, Ranks& ranks) {
   auto* verb = app.add_subcommand("train", "train a model as a recipe says");
   auto arguments = std::make_shared<Arguments>();
-  auto resume = std::make_shared<bool>(false);
+  auto resume = std::make_shared<std::string>();
   auto from = std::make_shared<std::string>();
   arguments->add_to(*verb);
-  verb->add_flag("--resume", *resume, "go on from the newest checkpoint in --dir; start there if there is none");
+  verb->add_flag("--resume{newest}", *resume,
+                 "go on from the newest checkpoint in --dir, or from --resume=step-40; start there if there is none");
   verb->add_option(
           "--from", *from,
           "begin with the weights, moments and step of a run's newest checkpoint, or of this one; the recipe may "

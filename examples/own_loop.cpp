@@ -54,7 +54,7 @@ std::string train_replica(const Trial& trial, comm::World& world) {
     strategy->load(with_prefix(state, "strategy."));
     t = step;
   }
-  world.group->barrier();  // nobody writes before everybody has read
+  world.group->barrier();  // no rank writes before all have read
 
   const at::Tensor truth = at::empty({1, 4}).normal_(0, 1, generator(1, "truth"));
   double loss_value = 0;

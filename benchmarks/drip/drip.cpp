@@ -50,11 +50,11 @@ void utilisation() {
 double peak_to_mean(dp::StrategyOptions options, double seconds) {
   constexpr double kStep = 0.05, kWindow = 1.0;
   std::vector<int64_t> windows;
-  comm::run_world(kWorkers, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    auto wire = bare->with_transport(
-        std::make_shared<net::EmulatedTransport>(bare->transport(), net::Link{.rate = 1e9, .latency = 0.005}));
+  comm::run_world(kWorkers, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto linked = world->with_transport(
+        std::make_shared<net::EmulatedTransport>(world->transport(), net::Link{.rate = 1e9, .latency = 0.005}));
     optim::Flat weights({{at::zeros({kNumel})}});
-    auto strategy = dp::make_strategy(options, weights, {.sync = wire}, kPlainSgd);
+    auto strategy = dp::make_strategy(options, weights, {.sync = linked}, kPlainSgd);
     const std::vector<double> lr = {1e-3, 1e-3};
     std::atomic<bool> over = false;
     auto step = [&](int64_t t) {
@@ -63,14 +63,14 @@ double peak_to_mean(dp::StrategyOptions options, double seconds) {
     };
     int64_t t = 0;
     while (t < 30) step(++t);  // past co2's first, waited-for round
-    bare->barrier();
+    world->barrier();
     std::thread meter([&] {
-      if (bare->rank() != 0) return;
+      if (world->rank() != 0) return;
       const auto begin = Clock::now();
-      int64_t before = wire->ledger().sent();
+      int64_t before = linked->ledger().sent();
       for (int64_t w = 1; !over; ++w) {
         std::this_thread::sleep_until(begin + to_duration(static_cast<double>(w) * kWindow));
-        const int64_t now = wire->ledger().sent();
+        const int64_t now = linked->ledger().sent();
         windows.push_back(now - before);
         before = now;
       }
@@ -113,7 +113,7 @@ void own_work() {
 
   const int64_t numel = weights.layout().numel;
   std::vector<kernels::Part> parts;
-  dp::Slicing{.numel = numel}.cut(8, 0, 0, parts);
+  dp::Slicing{.numel = numel}.parts_of(8, 0, 0, parts);
   const int64_t n = parts.back().packed + parts.back().numel, chunk = (n / 1024 / kWorkers + 1) * 1024;
   const auto codec = compress::make_codec("one_bit");
   const at::Tensor z = weights.x.clone().mul_(0.999), y = at::empty({n}), message = at::empty({n});

@@ -64,27 +64,28 @@ struct Took {
 // The median exchange of n numbers among `workers`, by a codec or ("fp32") by the group's own all_reduce.
 Took exchange(const std::string& codec, int workers, int64_t n, const net::Link& link, int times) {
   Took took;
-  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    auto wire = link.none() ? bare->with_transport(bare->transport())
-                            : bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link));
+  comm::run_world(workers, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto linked = link.none()
+                      ? world->with_transport(world->transport())
+                      : world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link));
     std::unique_ptr<compress::CompressedAllReduce> mean;
     compress::Errors errors;
     if (codec != "fp32") {
-      mean = std::make_unique<compress::CompressedAllReduce>(wire, compress::make_codec(codec));
+      mean = std::make_unique<compress::CompressedAllReduce>(linked, compress::make_codec(codec));
       errors = mean->errors(n);
     }
-    at::Tensor x = at::empty({n}).normal_(0, 1, generator(1, "bench", bare->rank()));
+    at::Tensor x = at::empty({n}).normal_(0, 1, generator(1, "bench", world->rank()));
     std::vector<double> seconds;
-    const int64_t before = wire->ledger().sent();
+    const int64_t before = linked->ledger().sent();
     for (int i = 0; i <= times; ++i) {
-      bare->barrier();
+      world->barrier();
       const auto begin = Clock::now();
-      (mean ? mean->start(x, errors) : wire->all_reduce_(x, comm::Reduce::mean, comm::TrafficKind::payload))->wait();
+      (mean ? mean->start(x, errors) : linked->all_reduce_(x, comm::Reduce::mean, comm::TrafficKind::payload))->wait();
       if (i > 0) seconds.push_back(seconds_since(begin));  // the first one makes buffers
     }
     std::ranges::sort(seconds);
-    if (bare->rank() == 0)
-      took = {seconds[seconds.size() / 2], static_cast<double>(wire->ledger().sent() - before) / (times + 1)};
+    if (world->rank() == 0)
+      took = {seconds[seconds.size() / 2], static_cast<double>(linked->ledger().sent() - before) / (times + 1)};
   });
   return took;
 }
@@ -130,8 +131,8 @@ void whole_run() {
     recipe.train.steps = 400;
     recipe.train.eval_every = 0;
     data::resolve(recipe.data);
-    train::Observer nobody;
-    return train::run(recipe, {}, nobody);
+    train::Observer silent;
+    return train::run(recipe, {}, silent);
   };
   const auto plain = run("all_reduce", 32);
   fmt::print("\nwhole runs of 400 steps, gpt nano, 4 workers, lamb, automatic freeze\n");

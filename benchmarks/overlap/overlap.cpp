@@ -48,8 +48,8 @@ train::Result real(const std::string& strategy, const net::Link& link) {
   recipe.train.steps = kRealRounds * kRealPeriod;
   recipe.train.batch = 8;
   recipe.train.eval_every = 0;
-  train::Observer nobody;
-  return train::run(recipe, {}, nobody);
+  train::Observer silent;
+  return train::run(recipe, {}, silent);
 }
 
 // The link is set from a run just before, but a step does not take the same time in every run: so the r that was

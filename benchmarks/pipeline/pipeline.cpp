@@ -83,7 +83,7 @@ pipeline::StageModule played_body(bool last, double part_s) {
 
 struct Measured {
   std::vector<double> utilisation = std::vector<double>(kStages);  // by stage, after the fill
-  std::vector<pipeline::PeakStash> held = std::vector<pipeline::PeakStash>(kStages);
+  std::vector<pipeline::PeakStash> peak_stash = std::vector<pipeline::PeakStash>(kStages);
 
   double mean() const { return std::accumulate(utilisation.begin(), utilisation.end(), 0.0) / kStages; }
   double batches_per_s() const { return mean() / kStage_s; }
@@ -94,20 +94,20 @@ Measured measure(const Run& run) {
   const Window window(schedule);
   const auto M = schedule.microbatches;
   Measured result;
-  comm::run_world(kStages, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    const int j = bare->rank();
+  comm::run_world(kStages, [&](std::shared_ptr<comm::TransportGroup> world) {
+    const int j = world->rank();
     auto wire =
-        bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link_of(run, schedule)));
+        world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), link_of(run, schedule)));
     pipeline::Stage stage(
         played_body(j == kStages - 1, kStage_s / 3 / static_cast<double>(M)),
         {.schedule = schedule, .steps = window.steps(), .activation = {.shape = {kRows / M, kContext, kWidth}}}, wire,
         [rows = at::ones({kRows, kContext, kWidth})](int64_t) {
           return pipeline::Batch{.tokens = rows, .targets = rows};
         },
-        [alone = bare->split(j, 0)](const optim::Flat& weights) {
+        [alone = world->split(j, 0)](const optim::Flat& weights) {
           return dp::make_strategy({}, weights, {.sync = alone}, benchmarks::kPlainSgd);
         });
-    bare->barrier();
+    world->barrier();
     Clock::time_point begin, end;
     for (int64_t t = 1; t <= window.steps(); ++t) {
       stage.step(t, 1e-3);
@@ -115,7 +115,7 @@ Measured measure(const Run& run) {
       if (t == window.to) end = Clock::now();
     }
     result.utilisation[j] = static_cast<double>(kMeasured) * kStage_s / seconds_between(begin, end);
-    result.held[j] = stage.peak_stash();
+    result.peak_stash[j] = stage.peak_stash();
   });
   return result;
 }
@@ -129,7 +129,7 @@ double planned(const Run& run) {
   const auto cost = [&](int stage, const pipeline::Op& op) {
     const bool last = stage == kStages - 1;
     const double part_s = kStage_s / 3 / M;
-    switch (op.act) {
+    switch (op.kind) {
       case pipeline::OpKind::forward:
         return last ? 0 : part_s;
       case pipeline::OpKind::backward:
@@ -144,7 +144,7 @@ double planned(const Run& run) {
   const auto chart = pipeline::simulate(schedule, window.steps(), cost, kTransfer_s / M);
   std::vector<double> updated;
   for (const auto& block : chart.stages[0])
-    if (block.act == pipeline::OpKind::update) updated.push_back(block.end);
+    if (block.kind == pipeline::OpKind::update) updated.push_back(block.end);
   return static_cast<double>(kMeasured) * kStage_s / (updated[window.to - 1] - updated[window.from - 1]);
 }
 
@@ -160,7 +160,8 @@ bool memory_table(const std::vector<Run>& runs, const std::vector<Measured>& mea
     const auto schedule = schedule_of(runs[i]);
     fmt::print("{:<26}", runs[i].label);
     for (int j = 0; j < kStages; ++j) {
-      const auto kept = measured[i].held[j], formula = pipeline::held(schedule, j, Window(schedule).steps());
+      const auto kept = measured[i].peak_stash[j],
+                 formula = pipeline::peak_stash(schedule, j, Window(schedule).steps());
       equal = equal && kept.versions == formula.versions && kept.inputs == formula.inputs;
       fmt::print("  {:>17}",
                  fmt::format("{} + {} ({} + {})", kept.versions, kept.inputs, formula.versions, formula.inputs));

@@ -1,4 +1,4 @@
-// thinwire._C: the verbs of the program, for a process that Python has started. Only names and text cross the border,
+// thinwire._C: the verbs of the program, for a process that Python has started. Only names and text cross over,
 // so nothing here depends on how torch hands its objects over.
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>

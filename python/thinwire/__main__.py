@@ -45,7 +45,7 @@ def interface_towards(host: str, port: int) -> str | None:
 
 
 def make_group() -> str:
-    """Joins the processes of torchrun in a Gloo group that nobody else uses, and returns its name."""
+    """Joins the processes of torchrun in a Gloo group of its own, and returns its name."""
     # Gloo would take the address that the machine's own name stands for, which on many is that of the loopback.
     if "GLOO_SOCKET_IFNAME" not in os.environ:
         if interface := interface_towards(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])):

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "tests/base/temporary_folder.h"
 #include "thinwire/base/atomic_file.h"
 
@@ -33,13 +35,49 @@ TEST_F(ReadFile, GivesEveryByte) {
 TEST_F(ReadFile, AFileThatDoesNotKnowItsSizeIsReadToItsEnd) {
   EXPECT_EQ(std::filesystem::file_size("/proc/self/status"), 0u);
   EXPECT_TRUE(read_file("/proc/self/status").starts_with("Name:"));
-  EXPECT_TRUE(read_file("/proc/sys/vm/max_map_count").ends_with("\n")) << "which a second read would not go on with";
+  // This one gives its first digit, and then nothing, to a reader that asks for one byte.
+  EXPECT_GT(std::stol(read_file("/proc/sys/kernel/threads-max")), 100);
+}
+
+TEST_F(ReadFile, AFileThatGivesAllItHasAtOnceIsReadWhole) {
+  std::string said;
+  std::ifstream("/proc/sys/kernel/threads-max") >> said;
+  EXPECT_EQ(read_file("/proc/sys/kernel/threads-max"), said + "\n");
 }
 
 TEST_F(ReadFile, WhatIsNoPlainFileIsRefusedAndNotWaitedFor) {
   ASSERT_EQ(::mkfifo((home_ / "pipe").c_str(), 0600), 0);
-  for (const std::filesystem::path& path : {home_ / "pipe", home_, std::filesystem::path("/dev/zero")})
+  ASSERT_EQ(::mknod((home_ / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
+  std::filesystem::create_symlink("pipe", home_ / "link");
+  for (const std::filesystem::path& path :
+       {home_ / "pipe", home_ / "socket", home_ / "link", home_, std::filesystem::path("/dev/zero")})
     EXPECT_EQ(complaint(path), "not a plain file") << path;
+}
+
+TEST_F(ReadFile, OfAFolderIsNeverOneOutsideIt) {
+  std::filesystem::create_directory(home_ / "run");
+  write_file(home_ / "secret", {"x"});
+  write_file(home_ / "run" / "plain", {"y"});
+  std::filesystem::create_symlink(home_ / "secret", home_ / "run" / "link");
+  const auto complaint_in = [&](const std::string& name) -> std::string {
+    try {
+      read_file_in(home_ / "run", name);
+    } catch (const Unreadable& error) {
+      return error.reason;
+    }
+    return "none";
+  };
+  EXPECT_EQ(read_file_in(home_ / "run", "plain"), "y");
+  EXPECT_EQ(complaint_in("link"), "a link, and links are not followed here");
+  for (const std::string& name : {std::string("../secret"), (home_ / "secret").string(), std::string(".."),
+                                  std::string(), std::string("plain\0", 6), std::string("../run/plain")})
+    EXPECT_EQ(complaint_in(name), "'" + name + "' is not the name of a file in it");
+}
+
+TEST_F(ReadFile, AFileLargerThanTheMemoryIsRefusedBeforeItIsRead) {
+  write_file(home_ / "hole", {""});
+  std::filesystem::resize_file(home_ / "hole", uint64_t{1} << 43);
+  EXPECT_TRUE(complaint(home_ / "hole").starts_with("8796093022208 bytes, the most allowed is "));
 }
 
 TEST_F(ReadFile, TheReasonIsTheSystems) {

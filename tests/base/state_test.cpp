@@ -27,7 +27,7 @@ TEST(State, ScalarsComeBackToTheBit) {
   put(state, "pi", 3.141592653589793, Scope::all_equal);
   put(state, "steps", INT64_MAX, Scope::per_shard);
   EXPECT_EQ(get_double(state, "pi"), 3.141592653589793);
-  EXPECT_EQ(get_int(state, "steps"), INT64_MAX);
+  EXPECT_EQ(get_int(state, "steps", 0, INT64_MAX), INT64_MAX);
   EXPECT_EQ(state["pi"].value.dim(), 0);
   EXPECT_EQ(state["pi"].scope, Scope::all_equal);
   EXPECT_EQ(state["steps"].scope, Scope::per_shard);
@@ -37,7 +37,7 @@ TEST(State, PuttingANameAgainReplacesIt) {
   State state;
   put(state, "t", int64_t{1}, Scope::all_equal);
   put(state, "t", int64_t{2}, Scope::all_equal);
-  EXPECT_EQ(get_int(state, "t"), 2);
+  EXPECT_EQ(get_int(state, "t", 0), 2);
 }
 
 TEST(State, ATensorIsCopiedIntoItsPlace) {
@@ -53,15 +53,39 @@ TEST(State, AWrongReadIsAnErrorThatNamesTheEntry) {
   State state = {{"m", {at::zeros({4}, at::kFloat)}}};
   put(state, "t", int64_t{1}, Scope::all_equal);
   put(state, "x", 1.0, Scope::all_equal);
-  EXPECT_EQ(error_of([&] { get_int(state, "z"); }), "[state] the saved state has no entry 'z'");
-  EXPECT_EQ(error_of([&] { get(state, "z", at::zeros({4})); }), "[state] the saved state has no entry 'z'");
-  EXPECT_EQ(error_of([&] { get_double(state, "t"); }), "[state] 't' is not one fp64 number");
-  EXPECT_EQ(error_of([&] { get_int(state, "x"); }), "[state] 'x' is not one int64 number");
-  EXPECT_EQ(error_of([&] { get_int(state, "m"); }), "[state] 'm' is not one int64 number");
+  EXPECT_EQ(error_of([&] { get_int(state, "z", 0); }), "the saved state has no 'z'");
+  EXPECT_EQ(error_of([&] { get(state, "z", at::zeros({4})); }), "the saved state has no 'z'");
+  EXPECT_EQ(error_of([&] { get_double(state, "t"); }), "the saved 't' must be Double, got Long");
+  EXPECT_EQ(error_of([&] { get_int(state, "x", 0); }), "the saved 'x' must be Long, got Double");
+  EXPECT_EQ(error_of([&] { get_int(state, "m", 0); }), "the saved 'm' must be Long, got Float [4]");
   EXPECT_EQ(error_of([&] { get(state, "m", at::zeros({5}, at::kFloat)); }),
-            "[state] 'm' should be Float[5], the saved one is Float[4]");
-  EXPECT_EQ(error_of([&] { get(state, "m", at::zeros({4}, at::kDouble)); }),
-            "[state] 'm' should be Double[4], the saved one is Float[4]");
+            "the saved 'm' must be Float [5], got Float [4]");
+  EXPECT_EQ(error_of([&] {
+              get(state, "m", at::zeros({2, 2}, at::kDouble));
+            }),
+            "the saved 'm' must be Double [2, 2], got Float [4]");
+}
+
+TEST(State, ANumberOutOfItsRangeIsBadInputThatNamesTheEntry) {
+  State state = {{"m", {at::arange(4, at::kFloat)}}};
+  put(state, "t", int64_t{-7}, Scope::all_equal);
+  EXPECT_THROW(get_int(state, "t", 0), BadInput);
+  EXPECT_EQ(get_int(state, "t", -7, -7), -7);
+  EXPECT_EQ(error_of([&] { get_int(state, "t", 1, 8); }), "the saved 't' must be from 1 to 8, got -7");
+  EXPECT_EQ(error_of([&] { get_int(state, "t", 3, 3); }), "the saved 't' must be 3, got -7");
+  for (const double wrong : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    put(state, "x", wrong, Scope::all_equal);
+    EXPECT_THROW(get_double(state, "x"), BadInput) << wrong;
+  }
+  EXPECT_EQ(error_of([&] { get_double(state, "x"); }), "the saved 'x' must be finite, got -inf");
+  EXPECT_EQ(error_of([&] { get_double(state, "x", 0); }), "the saved 'x' must be finite and at least 0, got -inf");
+
+  at::Tensor into = at::zeros({4}, at::kFloat);
+  get(state, "m", into, 0, 3);
+  EXPECT_TRUE(at::equal(into, at::arange(4, at::kFloat)));
+  EXPECT_EQ(error_of([&] { get(state, "m", into, 0, 2); }), "the saved 'm' must be from 0 to 2, got 3");
+  state["m"].value[1] = NAN;
+  EXPECT_EQ(error_of([&] { get(state, "m", into, 0, 9); }), "the saved 'm' must be from 0 to 9, got nan");
 }
 
 TEST(State, APrefixIsAddedAndTakenAway) {

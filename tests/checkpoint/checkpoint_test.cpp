@@ -133,9 +133,10 @@ TEST_F(Checkpoint, OnlyTheNewestAreKept) {
   EXPECT_EQ(newest(run_), 100);
 }
 
-TEST_F(Checkpoint, TheOneJustSavedStaysEvenIfOthersHaveLargerNumbers) {
-  for (int64_t step : {100, 200, 5}) save(step, 2);
-  EXPECT_EQ(names(), (std::set<std::string>{"step-200", "step-5"}));
+TEST_F(Checkpoint, ARunThatWasTakenUpAtAnEarlierStepDropsLaterOnesWhenItSaves) {
+  for (int64_t step : {100, 200, 300}) save(step, 3);
+  save(150, 3);
+  EXPECT_EQ(names(), (std::set<std::string>{"step-100", "step-150"}));
 }
 
 TEST_F(Checkpoint, SavingAStepAgainReplacesIt) {
@@ -157,17 +158,19 @@ TEST_F(Checkpoint, LeftoversOfAnInterruptedSaveAreRemovedAndNothingElse) {
   EXPECT_FALSE(fs::exists(place(4) / "old.safetensors"));
 }
 
-TEST_F(Checkpoint, NewestLooksOnlyAtWholeCheckpoints) {
+TEST_F(Checkpoint, NewestGoesByNamesSoThatADamagedOneIsNotPassedOver) {
   EXPECT_EQ(newest(run_), -1);
   fs::create_directories(home_);
   EXPECT_EQ(newest(run_), -1);
   save(12);
-  fs::create_directories(place(13));  // no manifest
   for (const char* name : {"step-14x", "step-", "step--15", "step-016", "step-99999999999999999999", ".step-17.tmp"}) {
     fs::create_directories(home_ / name);
     write(home_ / name / "manifest.json", "{}");
   }
   EXPECT_EQ(newest(run_), 12);
+  fs::create_directories(place(13));  // no manifest
+  EXPECT_EQ(newest(run_), 13);
+  EXPECT_EQ(steps(run_), (std::vector<int64_t>{12, 13}));
 }
 
 TEST_F(Checkpoint, AnyFlippedBitIsAnErrorThatNamesTheFile) {
@@ -220,6 +223,39 @@ TEST_F(Checkpoint, ErrorsSayWhatWasWantedAndWhatCame) {
   EXPECT_EQ(load_error(place(1), 0), at + "all.safetensors: No such file or directory");
 }
 
+TEST_F(Checkpoint, VerifyReadsTheFilesOfAllRanks) {
+  save(1);
+  verify(place(1));
+  for (const std::string name :
+       {"manifest.json", "all.safetensors", "replica-0.safetensors", "replica-1.safetensors"}) {
+    const fs::path path = place(1) / name;
+    std::string bytes = read_file(path);
+    bytes[bytes.size() / 2] ^= 1;
+    const std::string whole = read_file(path);
+    write(path, bytes);
+    EXPECT_THROW(verify(place(1)), std::exception) << name;
+    write(path, whole);
+  }
+}
+
+TEST_F(Checkpoint, FilesThatAreLinksOrPipesAreRefused) {
+  save(1);
+  for (const std::string name : {"manifest.json", "all.safetensors"}) {
+    const fs::path path = place(1) / name;
+    const std::string whole = read_file(path);
+    write(home_ / "elsewhere", whole);
+    fs::remove(path);
+    fs::create_symlink(home_ / "elsewhere", path);
+    EXPECT_EQ(load_error(place(1), 0), path.string() + ": a link, and links are not followed here");
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(load_error(place(1), 0), path.string() + ": not a plain file");
+    fs::remove(path);
+    write(path, whole);
+  }
+  EXPECT_EQ(load_error(place(1), 0), "no error");
+}
+
 TEST_F(Checkpoint, AManifestThatIsNotOneIsAnErrorThatSaysWhy) {
   save(1);
   const fs::path path = place(1) / "manifest.json";
@@ -244,7 +280,19 @@ TEST_F(Checkpoint, AManifestThatIsNotOneIsAnErrorThatSaysWhy) {
   EXPECT_EQ(error([](json& m) { m["replicas"] = -2; }), "'replicas' should be a whole number from 0 up, is -2");
   EXPECT_EQ(error([](json& m) { m.erase("facts"); }), "has no 'facts'");
   EXPECT_EQ(error([](json& m) { m["files"] = json::array(); }), "'files' should be object, is array");
-  EXPECT_EQ(error([](json& m) { m["files"].erase("all.safetensors"); }), "has no 'all.safetensors'");
+  EXPECT_EQ(error([](json& m) { m["files"].erase("all.safetensors"); }), "2 replicas of 1 stages do not have 2 files");
+  for (const char* name : {"../../../../etc/shadow", "/etc/shadow", "other.safetensors"})
+    EXPECT_EQ(error([&](json& m) {
+                m["files"][name] = m["files"]["all.safetensors"];
+                m["files"].erase("all.safetensors");
+              }),
+              "has no 'all.safetensors'");
+  for (const uint64_t many : {uint64_t{0}, uint64_t{1} << 32, UINT64_MAX}) {
+    EXPECT_EQ(error([&](json& m) { m["replicas"] = many; }),
+              fmt::format("{} replicas of 1 stages do not have 3 files", many));
+    EXPECT_EQ(error([&](json& m) { m["stages"] = many; }),
+              fmt::format("2 replicas of {} stages do not have 3 files", many));
+  }
   EXPECT_EQ(error([](json& m) { m["files"]["all.safetensors"]["bytes"] = "9"; }),
             "'bytes' should be a whole number from 0 up, is string");
   EXPECT_EQ(error([](json& m) { m["files"]["all.safetensors"].erase("xxh3"); }), "has no 'xxh3'");
@@ -288,7 +336,7 @@ TEST_F(Checkpoint, ARunFolderThatCannotBeMadeFailsTheSaveOnEveryRank) {
       errors[world.rank()] = one_line(error);
     }
   });
-  EXPECT_EQ(errors[0], home_.string() + ": Not a directory");
+  EXPECT_EQ(errors[0], run_.string() + " is not a directory");
   EXPECT_EQ(errors[1], "rank 0: " + errors[0]);
 }
 

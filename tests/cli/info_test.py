@@ -1,6 +1,7 @@
 """thinwire info: what a run or a checkpoint holds, where it stands, and whether it is whole."""
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -126,6 +127,42 @@ class Info(ProgramTest):
             refused = self.run_program("info", path)
             self.assertEqual((2, ""), (refused.returncode, refused.stdout))
             self.assertIn(wanted, refused.stderr)
+
+    def test_a_pipe_or_a_link_among_the_files_is_refused_and_not_waited_for(self):
+        for name in ("recipe.toml", "metrics.jsonl", "result.json", "model.safetensors", "checkpoints/step-3/manifest.json",
+                     "checkpoints/step-3/all.safetensors", "checkpoints/step-3/replica-1.safetensors"):
+            path = self.home / "run" / name
+            path.rename(self.home / "aside")
+            for make, what in ((lambda: os.mkfifo(path), "not a plain file"),
+                               (lambda: path.symlink_to(self.home / "aside"), "a link, and links are not followed here")):
+                make()
+                asked = [("info", "run"), ("sample", "run")]
+                if "step-3" in name:
+                    asked = [("info", "run"), ("info", "run/checkpoints/step-3"), ("sample", "run/checkpoints/step-3")]
+                elif name == "metrics.jsonl":
+                    asked = [("info", "run")]
+                for arguments in asked:
+                    with self.subTest(name, arguments=arguments):
+                        refused = self.run_program(*arguments)
+                        self.assertIn(refused.returncode, (1, 2))
+                        self.assertRegex(refused.stderr, f"^thinwire: run/{name}.*: {what}\n$")
+                path.unlink()
+            (self.home / "aside").rename(path)
+        self.info()
+
+    def test_escape_codes_in_a_recipe_do_not_reach_the_terminal(self):
+        shutil.copy(self.home / "text.txt", self.home / "\x1b[31m.txt")
+        self.train(*self.small(3, data__path="\x1b[31m.txt", train__save_every=3), "--dir", "red\x1b[31m")
+        for path in ("red\x1b[31m", "red\x1b[31m/checkpoints/step-3"):
+            shown = self.run_program("info", path)
+            self.assertEqual(0, shown.returncode, shown.stderr)
+            self.assertIn("?[31m.txt", shown.stdout)
+            self.assertNotIn("\x1b", shown.stdout + shown.stderr)
+        (self.home / "red\x1b[31m/model.safetensors").unlink()
+        for told in (self.run_program("report", "red\x1b[31m").stdout,
+                     self.run_program("sample", "red\x1b[31m", "--temperature", 0, "--prompt", "a", errors="replace").stderr):
+            self.assertIn("red?[31m", told)
+            self.assertNotIn("\x1b", told)
 
     def test_writes_nothing(self):
         before = self.left()

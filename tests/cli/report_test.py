@@ -1,10 +1,12 @@
 """thinwire report: the page of runs, as a file and, where Chromium is installed, as somebody sees it."""
 
+import html
 import html.parser
 import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import unittest
 
@@ -174,6 +176,24 @@ class Report(ReportTest):
         (self.home / "a/metrics.jsonl").unlink()
         self.assertIn("a/metrics.jsonl cannot be read", self.refused("a"))
         self.assertFalse((self.home / "a/report.html").exists())
+
+    def test_braces_in_a_recipe_are_text(self):
+        for strategy in ("co2", "drip"):
+            self.make_run(strategy, strategy)
+            recipe = self.home / strategy / "recipe.toml"
+            for value in ('"{p}"', '"{"', '"{0} {p} {n}"', '"{:1000000000}"'):
+                keys = "\n".join(f"{key} = {value}" for key in ("period", "slices", "delay", "every", "codec"))
+                recipe.write_text(re.sub(r"\[strategy\]", f"[strategy]\n{keys}", re.sub(r"(?m)^period.*", "", recipe.read_text())))
+                self.assertIn(html.escape(value), self.report(strategy)[1])
+                recipe.write_text(recipe.read_text().replace(keys, ""))
+
+    def test_a_pipe_among_the_files_is_refused_and_not_waited_for(self):
+        for name in ("recipe.toml", "metrics.jsonl", "result.json", "timeline.json"):
+            self.make_run("a", "co2")
+            (self.home / "a" / name).unlink()
+            os.mkfifo(self.home / "a" / name)
+            self.assertIn(f"a/{name} cannot be read: not a plain file", self.refused("a"))
+            shutil.rmtree(self.home / "a")
 
     def test_a_real_comparison_has_a_page(self):
         self.events("compare", TINY, *self.small(train__eval_every=4), "--strategies", "all_reduce,co2", "--dir", "compared")

@@ -1,14 +1,16 @@
 """A run that is stopped or killed at any moment and resumed ends on the weights of one that was not."""
 
 import json
+import os
 import random
 import shutil
 import shlex
 import signal
+import subprocess
 import time
 import unittest
 
-from program import TINY, ProgramTest
+from program import PROGRAM, TINY, ProgramTest
 
 
 STOPPING = "thinwire: stopping after this step, with a checkpoint; a second signal ends it at once\n"
@@ -99,6 +101,119 @@ class Resume(ProgramTest):
                                       "train.timeout=100", "train.keep_checkpoints=3", "--dir", "run", "--resume")
         self.assertEqual((10, whole), (start["from_step"], done["weights_hash"]))
         self.assertIn("elsewhere.txt", (self.home / "run/recipe.toml").read_text())
+
+    def damaged(self, damage):
+        """A run of 30 steps whose checkpoint of step 20 went bad, and one that nothing happened to."""
+        keys = self.small(30, train__save_every=10, train__keep_checkpoints=3)
+        whole = self.weights_hash(*keys, "--dir", "whole")
+        shutil.copytree(self.home / "whole", self.home / "run")
+        shutil.rmtree(self.home / "run/checkpoints/step-30")
+        damage(self.home / "run/checkpoints/step-20")
+        return keys, whole
+
+    def check_refused_and_taken_up_earlier(self, damage, reason):
+        keys, whole = self.damaged(damage)
+        before = self.left("run")
+        done = self.run_program("train", TINY, *keys, "--dir", "run", "--resume")
+        self.assertEqual((2, ""), (done.returncode, done.stdout))
+        self.assertRegex(done.stderr, r"^thinwire: run/checkpoints/step-20/.*" + reason +
+                         ".*; the checkpoint before it is whole: go on from there with --resume=step-10\n$")
+        self.assert_as_before(before, self.left("run"))
+        start, *_, done = self.events("train", TINY, *keys, "--dir", "run", "--resume=step-10")
+        self.assertEqual((10, whole), (start["from_step"], done["weights_hash"]))
+        self.assert_every_step_once("run", 30)
+        self.assertEqual({"step-10", "step-20", "step-30"}, {p.name for p in (self.home / "run/checkpoints").iterdir()})
+
+    def test_a_checkpoint_without_a_manifest_is_refused_and_an_older_one_named(self):
+        self.check_refused_and_taken_up_earlier(lambda path: (path / "manifest.json").unlink(), "No such file")
+
+    def test_a_damaged_checkpoint_is_refused_and_an_older_one_named(self):
+        def damage(path):
+            data = bytearray((path / "all.safetensors").read_bytes())
+            data[-1] ^= 1
+            (path / "all.safetensors").write_bytes(data)
+
+        self.check_refused_and_taken_up_earlier(damage, "damaged")
+
+    @unittest.skipUnless(shutil.which("setpriv") and os.geteuid() == 0, "needs root, to become somebody who is not")
+    def test_checkpoints_that_cannot_be_read_are_no_reason_to_start_again(self):
+        keys, _ = self.damaged(lambda path: path.chmod(0))
+        before = self.left("run")
+        for path in [self.home, *self.home.rglob("*")]:
+            os.chown(path, 65534, 65534)
+        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", PROGRAM, "train", TINY, *keys, "--dir", "run",
+                               "--resume"], cwd=self.home, capture_output=True, text=True, timeout=60)
+        self.assertEqual((2, ""), (done.returncode, done.stdout))
+        self.assertIn("Permission denied; the checkpoint before it is whole", done.stderr)
+        self.assert_as_before(before, self.left("run"))
+
+    def test_a_checkpoint_that_is_not_there_is_named_with_those_that_are(self):
+        keys, _ = self.damaged(lambda path: None)
+        for value, why in (("step-15", "run has no checkpoint step-15: it has step-10, step-20"),
+                           ("15", "--resume=15 should name a checkpoint, like --resume=step-40")):
+            done = self.run_program("train", TINY, *keys, "--dir", "run", f"--resume={value}")
+            self.assertEqual((2, f"thinwire: {why}\n"), (done.returncode, done.stderr))
+
+    def test_starting_again_for_lack_of_a_checkpoint_is_said(self):
+        keys, whole = self.damaged(lambda path: None)
+        shutil.rmtree(self.home / "run/checkpoints")
+        start, *_, done = self.events("train", TINY, *keys, "--dir", "run", "--resume")
+        self.assertEqual((0, whole), (start["from_step"], done["weights_hash"]))
+        self.assertEqual(["run has no checkpoint yet: training starts again from its beginning"], start["notes"])
+
+    def test_a_directory_with_a_run_under_way_is_refused_and_left_alone(self):
+        process = self.start_program("train", TINY, *self.small(100000), "--dir", "run", "--json")
+        self.read_until_step(process, 3)
+        for more in (["--resume"], []):
+            done = self.run_program("train", TINY, *self.small(100000), "--dir", "run", *more)
+            self.assertEqual((2, ""), (done.returncode, done.stdout))
+            if more:
+                self.assertRegex(done.stderr, rf"^thinwire: run is in use by process {process.pid} on \S+: ")
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        self.assertEqual(0, process.wait())
+        self.assertFalse((self.home / "run/lock").exists())
+
+    def test_the_directory_of_a_killed_run_is_taken_over_with_a_word(self):
+        process = self.start_program("train", TINY, *self.small(30, link__replicas="20mbit"), "--dir", "run", "--json")
+        self.read_until_step(process, 3)
+        process.kill()
+        process.wait()
+        start, *_, done = self.events("train", TINY, *self.small(30), "--dir", "run", "--resume")
+        self.assertRegex(start["notes"][0], rf"^the run in run was cut off \(process {process.pid} on ")
+        self.assertEqual("done", done["event"])
+
+    def test_runs_that_start_in_the_same_second_get_directories_of_their_own(self):
+        processes = [self.start_program("train", TINY, *self.small(2), "--quiet") for _ in range(6)]
+        self.assertEqual([0] * 6, [process.wait() for process in processes])
+        self.assertEqual(6, len(list((self.home / "runs").iterdir())))
+
+    def test_a_refused_run_leaves_no_directory_behind(self):
+        done = self.run_program("train", TINY, *self.small(workers__stages=63))
+        self.assertEqual(2, done.returncode, done.stderr)
+        self.assertEqual([], list((self.home / "runs").glob("*")))
+
+    def test_info_of_a_run_that_rotates_its_checkpoints_finds_no_damage(self):
+        process = self.start_program("train", TINY, *self.small(100000, train__save_every=1, train__keep_checkpoints=2),
+                                     "--dir", "run", "--json")
+        self.read_until_step(process, 5)
+        for _ in range(12):
+            done = self.run_program("info", "run")
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertNotIn("DAMAGED", done.stdout)
+
+    def test_time_in_which_a_run_was_suspended_counts_towards_no_timeout(self):
+        whole = self.weights_hash(*self.small(60), "--dir", "whole")
+        process = self.start_program("train", TINY, *self.small(60, link__replicas="20mbit"), "train.timeout=1", "--dir",
+                                     "run", "--json")
+        for step in (5, 9, 13):
+            self.read_until_step(process, step)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            process.send_signal(signal.SIGCONT)
+        lines = process.stdout.read().splitlines()
+        self.assertEqual((0, ""), (process.wait(), process.stderr.read()))
+        self.assertEqual(whole, json.loads(lines[-1])["weights_hash"])
 
     def test_a_stopped_run_says_how_to_go_on_in_words_that_a_shell_takes(self):
         process = self.start_program("train", TINY, *self.small(100000, strategy__name="drip", strategy__slices="8, at 500 4"),

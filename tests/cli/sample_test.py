@@ -104,13 +104,28 @@ class Sample(ProgramTest):
         recipe.write_text(recipe.read_text().replace("layers = 2 ", "layers = 3 "))
         failed = self.run_program("sample", "run")
         self.assertEqual((1, ""), (failed.returncode, failed.stdout))
-        self.assertIn("run/model.safetensors: has no tensor blocks.2.attention.norm", failed.stderr)
+        self.assertRegex(failed.stderr, "run/model.safetensors: [0-9]+ bytes cannot hold the [0-9]+ weights of the recipe's model")
+        recipe.write_text(recipe.read_text().replace("layers = 3 ", "layers = 1 ").replace("width = 64 ", "width = 66 "))
+        self.assertIn("run/model.safetensors: blocks.0.attention.", self.run_program("sample", "run").stderr)
 
     def test_damaged_weights_are_an_error(self):
         (self.home / "run/model.safetensors").write_bytes(b"\x00" * 100)
         failed = self.run_program("sample", "run")
         self.assertEqual((1, ""), (failed.returncode, failed.stdout))
         self.assertRegex(failed.stderr, "^thinwire: run/model.safetensors: ")
+
+    def test_a_flipped_byte_is_found_wherever_it_is(self):
+        for path in ("run/model.safetensors", *(f"run/checkpoints/step-3/{name}" for name in (
+                "manifest.json", "all.safetensors", "replica-0.safetensors", "replica-1.safetensors"))):
+            whole = (self.home / path).read_bytes()
+            for share in (0.2, 0.6, 0.9999):
+                flipped = bytearray(whole)
+                flipped[int(share * len(whole))] ^= 1
+                (self.home / path).write_bytes(flipped)
+                failed = self.run_program("sample", "run" if "step" not in path else "run/checkpoints/step-3")
+                self.assertEqual((1, ""), (failed.returncode, failed.stdout), path)
+                self.assertRegex(failed.stderr, f"^thinwire: {path}: ")
+            (self.home / path).write_bytes(whole)
 
     def test_bytes_come_as_they_are_made_and_ctrl_c_ends_it(self):
         process = subprocess.Popen([PROGRAM, "sample", "run", "--tokens", "100000000"], cwd=self.home,

@@ -8,6 +8,7 @@
 
 #include "thinwire/base/errors.h"
 #include "thinwire/comm/errors.h"
+#include "thinwire/comm/keep_alive.h"
 #include "thinwire/comm/world.h"
 
 namespace thinwire::comm {
@@ -48,6 +49,18 @@ void rank_2_throws(const std::function<std::function<void()>(std::shared_ptr<Tra
 TEST(Failure, ARankThatThrowsIsLostToEveryRankThatWaits) {
   rank_2_throws(
       [](auto world) { return [=] { world->all_reduce_(ones(100), Reduce::sum, TrafficKind::payload)->wait(); }; });
+}
+
+TEST(Failure, ARankThatWritesToASlowDiskIsWaitedForBeyondTheTimeout) {
+  run_threads(2,
+              [](World& world) {
+                if (world.rank() == 1) {
+                  const KeepAlive writing(world.group->transport());
+                  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+                }
+                world.group->barrier();
+              },
+              {.timeout_s = 0.5});
 }
 
 TEST(Failure, EveryCollectiveEnds) {

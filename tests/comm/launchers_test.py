@@ -62,7 +62,7 @@ class Cases:
     def test_an_emulated_link_takes_its_time(self):
         self.assert_all_say(["sum 128000"] * 4, 4, "link")
 
-    def test_transfer_time_is_excused_to_ranks_that_have_no_part_in_it(self):
+    def test_transfer_time_does_not_count_for_ranks_that_have_no_part_in_it(self):
         self.assert_all_say(["in its own time"] * 3, 3, "transfer", timeout=1.5)
 
     def test_a_rank_that_throws_is_named_to_all_others_with_its_words(self):

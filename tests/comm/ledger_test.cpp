@@ -17,7 +17,7 @@ class CountingTransport final : public WrappedTransport {
     sent += bytes.nbytes();
     return WrappedTransport::send(std::move(bytes), to, tag);
   }
-  ReceiptPtr recv(at::Tensor bytes, int from, int64_t tag) override {
+  RecvWorkPtr recv(at::Tensor bytes, int from, int64_t tag) override {
     received += bytes.nbytes();
     return WrappedTransport::recv(std::move(bytes), from, tag);
   }

@@ -11,7 +11,7 @@ namespace {
 
 at::Tensor number(double value) { return at::full({1}, value, at::kDouble); }
 
-TEST(Letters, ArriveInTheOrderInWhichTheyWereSent) {
+TEST(Messages, ArriveInTheOrderInWhichTheyWereSent) {
   run_world(3, [](const GroupPtr& group) {
     const int next = (group->rank() + 1) % 3, before = (group->rank() + 2) % 3;
     std::vector<at::Tensor> sent;
@@ -29,7 +29,7 @@ TEST(Letters, ArriveInTheOrderInWhichTheyWereSent) {
   });
 }
 
-TEST(Letters, DoNotMeetCollectivesOrLettersOfOtherGroups) {
+TEST(Messages, DoNotMeetCollectivesOrMessagesOfOtherGroups) {
   run_world(2, [](const GroupPtr& group) {
     const auto other = group->split(0, group->rank());
     const int peer = 1 - group->rank();
@@ -46,9 +46,9 @@ TEST(Letters, DoNotMeetCollectivesOrLettersOfOtherGroups) {
   });
 }
 
-TEST(Letters, AreCountedByTheirBytes) {
-  run_world(2, [](std::shared_ptr<TransportGroup> bare) {
-    const GroupPtr group = bare->with_transport(bare->transport());
+TEST(Messages, AreCountedByTheirBytes) {
+  run_world(2, [](std::shared_ptr<TransportGroup> world) {
+    const GroupPtr group = world->with_transport(world->transport());
     const int64_t before = group->ledger().sent();
     if (group->rank() == 0) {
       const at::Tensor x = at::empty({25}, at::kFloat);
@@ -63,7 +63,7 @@ TEST(Letters, AreCountedByTheirBytes) {
   });
 }
 
-TEST(Letters, OfAnotherSizeAreAnError) {
+TEST(Messages, OfAnotherSizeAreAnError) {
   EXPECT_THROW(run_world(2,
                          [](const GroupPtr& group) {
                            if (group->rank() == 0)
@@ -74,7 +74,7 @@ TEST(Letters, OfAnotherSizeAreAnError) {
                c10::Error);
 }
 
-TEST(Letters, GoToOtherRanksOfTheGroupOnly) {
+TEST(Messages, GoToOtherRanksOfTheGroupOnly) {
   run_world(2, [](const GroupPtr& group) {
     for (int peer : {-1, 2, group->rank()}) {
       EXPECT_THROW(group->send(number(1), peer), c10::Error);
@@ -83,7 +83,7 @@ TEST(Letters, GoToOtherRanksOfTheGroupOnly) {
   });
 }
 
-TEST(Letters, FromARankThatIsLostAreNotWaitedFor) {
+TEST(Messages, FromARankThatIsLostAreNotWaitedFor) {
   EXPECT_THROW(run_world(2,
                          [](const GroupPtr& group) {
                            if (group->rank() == 0) throw std::runtime_error("gone");

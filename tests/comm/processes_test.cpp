@@ -163,9 +163,9 @@ TEST(SocketTransport, AFrameThatMakesNoSenseIsTheLossOfItsSender) {
       {{.kind = Header::Kind{99}}, "kind 99, tag 0, 0 bytes"},
       {{.kind = Header::hello, .tag = 1}, "kind 1, tag 1, 0 bytes"},  // again
       {{.tag = -1}, "kind 2, tag -1, 0 bytes"},
-      {{.size = Header::kMostBytes + 1}, "kind 2, tag 0, 4294967297 bytes"},
-      {{.kind = Header::excuse, .tag = -5}, "kind 3, tag -5, 0 bytes"},
-      {{.kind = Header::excuse, .tag = int64_t{1} << 62}, "kind 3, tag 4611686018427387904, 0 bytes"},
+      {{.size = Header::kMaxBytes + 1}, "kind 2, tag 0, 4294967297 bytes"},
+      {{.kind = Header::extend, .tag = -5}, "kind 3, tag -5, 0 bytes"},
+      {{.kind = Header::extend, .tag = int64_t{1} << 62}, "kind 3, tag 4611686018427387904, 0 bytes"},
       {{.kind = Header::lost, .tag = 2}, "kind 4, tag 2, 0 bytes"},
       {{.kind = Header::late, .tag = 0, .size = 3}, "kind 5, tag 0, 3 bytes"},
   };

@@ -72,8 +72,8 @@ const RankMain kCollectives("collectives", [](World& world, const Arguments&) {
       add(fmt::format("broadcast {}", root), group.broadcast_(x, root), x);
     }
     if (m == 1) return;
-    at::Tensor letter = fresh(n), answer = at::empty({n}, type);
-    add("send", group.send(letter, next), letter);
+    at::Tensor message = fresh(n), answer = at::empty({n}, type);
+    add("send", group.send(message, next), message);
     add("recv", group.recv(answer, before), answer);
   };
   const GroupPtr half = world.group->split(world.rank() % 2, -world.rank()), quarter = half->split(half->rank() / 2, 0);

@@ -112,7 +112,7 @@ class SocketCarrier final : public Carrier {
     if (n < 0 && try_again()) return false;
     if (n <= 0) {
       peer.readable = false;
-      frames_->cut(peer.rank, n == 0 || errno == ECONNRESET ? "its connection closed" : std::strerror(errno));
+      frames_->disconnect(peer.rank, n == 0 || errno == ECONNRESET ? "its connection closed" : std::strerror(errno));
     } else {
       peer.readable = frames_->take_bytes(peer.rank, {buffer, static_cast<size_t>(n)});
     }

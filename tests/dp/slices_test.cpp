@@ -114,7 +114,7 @@ std::vector<at::Tensor> by_definition(const SliceTrial& trial) {
     const int64_t n = o.slices.at(s, trial.steps), launch = s / o.every;
     if (s % o.every == 0) {
       Flight f{.launch = launch, .due = s + o.delay.steps, .elements = {}, .y = {}, .answer = {}};
-      slicing.cut(n, (launch - 1) % n, o.redraw ? (launch - 1) / n : 0, parts);
+      slicing.parts_of(n, (launch - 1) % n, o.redraw ? (launch - 1) / n : 0, parts);
       f.y.resize(m);
       for (const auto& part : parts)
         for (int64_t j = part.at; j < part.at + part.numel; ++j) {
@@ -174,7 +174,7 @@ TEST(Slicing, TheSlicesOfACycleHoldEveryNumberExactlyOnce) {
         int64_t least = numel, most = 0;
         for (int64_t s = 0; s < count; ++s) {
           std::vector<kernels::Part> parts;
-          slicing.cut(count, s, 2, parts);
+          slicing.parts_of(count, s, 2, parts);
           int64_t packed = 0;
           for (const auto& part : parts) {
             EXPECT_EQ(part.packed, packed);
@@ -192,7 +192,7 @@ TEST(Slicing, EveryRunOfNeighboursGivesEachSliceOneBlock) {
   const Slicing slicing{.seed = 1, .numel = 24 * 1024};
   for (int64_t s = 0; s < 8; ++s) {
     std::vector<kernels::Part> parts;
-    slicing.cut(8, s, 0, parts);
+    slicing.parts_of(8, s, 0, parts);
     ASSERT_EQ(parts.size(), 3);
     for (int64_t run = 0; run < 3; ++run) EXPECT_EQ(parts[run].at / 1024 / 8, run);
   }
@@ -201,7 +201,7 @@ TEST(Slicing, EveryRunOfNeighboursGivesEachSliceOneBlock) {
 TEST(Slicing, ASliceIsAFunctionOfSeedCountCycleAndLengthAlone) {
   auto blocks = [](uint64_t seed, int64_t cycle) {
     std::vector<kernels::Part> parts;
-    Slicing{.seed = seed, .numel = 12 * 1024}.cut(4, 1, cycle, parts);
+    Slicing{.seed = seed, .numel = 12 * 1024}.parts_of(4, 1, cycle, parts);
     std::vector<int64_t> list;
     for (const auto& part : parts) list.push_back(part.at / 1024);
     return list;
@@ -343,7 +343,7 @@ std::optional<double> prediction_error(const SlicesOptions& options) {
   comm::run_world(3, [&](comm::GroupPtr group) {
     auto probe = std::make_shared<StalenessProbe>(group, optim::OverShards());
     Learner learner(options, group, 0, plain_sgd(several_blocks()), probe);
-    for (int64_t t = 1; t <= 20; ++t) probe->watch(t == 20), learner.step(t);
+    for (int64_t t = 1; t <= 20; ++t) probe->enable(t == 20), learner.step(t);
     const auto found = probe->error();
     if (group->rank() == 0) error = found;
   });

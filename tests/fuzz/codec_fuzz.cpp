@@ -1,4 +1,4 @@
-// Any bytes as a message: decode() takes them or refuses them, and never reads beyond them. Which codec:
+// Any bytes as a message: decode() takes them or throws, and never reads beyond them. Which codec:
 // THINWIRE_CODEC.
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>

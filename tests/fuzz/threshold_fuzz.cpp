@@ -1,4 +1,4 @@
-// Any bytes as the letters of a thresholded activation: decode() takes them or refuses them, and never reads beyond
+// Any bytes as the messages of a thresholded activation: decode() takes them or throws, and never reads beyond
 // them.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -15,7 +15,7 @@ namespace {
 using namespace thinwire;
 
 // As long as `bytes`, and the beginning of what is left of the input; the rest is zeros.
-at::Tensor letter(int64_t bytes, const uint8_t* data, size_t size) {
+at::Tensor message(int64_t bytes, const uint8_t* data, size_t size) {
   at::Tensor made = at::zeros({bytes}, at::kByte);
   if (size > 0 && bytes > 0) std::memcpy(made.mutable_data_ptr<uint8_t>(), data, std::min<size_t>(size, bytes));
   return made;
@@ -31,14 +31,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool counted = data[2] % 8 < 4;  // a mask that says what the head says, so that the numbers are
   data += 3, size -= 3;
   const int64_t mask_size = pipeline::mask_bytes(n);
-  at::Tensor head = letter(std::min<int64_t>(size, pipeline::kHeadBytes), data, size), body = letter(size, data, size);
+  at::Tensor head = message(std::min<int64_t>(size, pipeline::kHeadBytes), data, size),
+             body = message(size, data, size);
   if (framed) {
     head = pipeline::Threshold(1, 1).encode(at::zeros({n}, dtype)).head;
-    const at::Tensor mask = letter(mask_size, data, size);
+    const at::Tensor mask = message(mask_size, data, size);
     const int64_t count = kernels::count_marked(mask, n);
     const auto sent = static_cast<uint32_t>(counted ? std::min(n, count) : n);
     std::memcpy(head.mutable_data_ptr<uint8_t>() + 4, &sent, 4);
-    body = letter(pipeline::body_bytes(head, n, dtype), data, size);
+    body = message(pipeline::body_bytes(head, n, dtype), data, size);
   }
   try {
     const auto [x, mask] = pipeline::decode(head, body, {n}, dtype);

@@ -31,14 +31,14 @@ Pass pass(F&& linear) {
 TEST(Linear, WhoseWeightGradientIsPutOffGivesTheSameBits) {
   const Pass plain = pass([](const auto& x, const auto& w) { return at::linear(x, w); });
   DeferredWork later;
-  const Pass put_off = pass(linear);
-  EXPECT_TRUE(put_off.output.equal(plain.output));
-  EXPECT_TRUE(put_off.input_grad.equal(plain.input_grad));
-  EXPECT_TRUE(put_off.weight_grad.equal(at::zeros_like(plain.weight_grad))) << "not yet";
+  const Pass deferred = pass(linear);
+  EXPECT_TRUE(deferred.output.equal(plain.output));
+  EXPECT_TRUE(deferred.input_grad.equal(plain.input_grad));
+  EXPECT_TRUE(deferred.weight_grad.equal(at::zeros_like(plain.weight_grad))) << "not yet";
   const auto jobs = later.take();
   ASSERT_EQ(jobs.size(), 1);
   for (const auto& job : jobs) job();
-  EXPECT_TRUE(put_off.weight_grad.equal(plain.weight_grad));
+  EXPECT_TRUE(deferred.weight_grad.equal(plain.weight_grad));
 }
 
 TEST(Linear, PutsNothingOffUnlessAsked) {

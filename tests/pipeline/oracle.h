@@ -77,19 +77,21 @@ struct Outcome {
 
 struct Mesh {
   int replica, stage;
-  comm::GroupPtr along, across;
+  comm::GroupPtr pipeline_group, replica_group;
 };
-inline Mesh mesh_of(const std::shared_ptr<comm::TransportGroup>& bare, const Case& c) {
-  const int stage = bare->rank() % c.stages, replica = bare->rank() / c.stages;
-  auto over = [&] { return bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), c.link)); };
-  auto along = over()->split(replica, stage);
-  return {replica, stage, along, over()->split(stage, replica)};
+inline Mesh mesh_of(const std::shared_ptr<comm::TransportGroup>& world, const Case& c) {
+  const int stage = world->rank() % c.stages, replica = world->rank() / c.stages;
+  auto with_link = [&] {
+    return world->with_transport(std::make_shared<net::EmulatedTransport>(world->transport(), c.link));
+  };
+  auto pipeline_group = with_link()->split(replica, stage);
+  return {replica, stage, pipeline_group, with_link()->split(stage, replica)};
 }
 
 inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
   const auto make_strategy = [&](int stage) {
     return [&, stage](const optim::Flat& weights) {
-      const auto sync = mesh.across->split(0, mesh.replica);
+      const auto sync = mesh.replica_group->split(0, mesh.replica);
       return dp::make_strategy(c.strategy, weights, {.sync = sync},
                                optim_of(c, stage, !weights.layout().matrices.empty()), c.steps);
     };
@@ -102,8 +104,8 @@ inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
                    .predict = c.predict,
                    .rate_power = c.rate_power,
                    .activation = {{kRows / schedule_of(c).microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
-      mesh.along, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); }, make_strategy(mesh.stage),
-      make_strategy(0));
+      mesh.pipeline_group, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
+      make_strategy(mesh.stage), make_strategy(0));
 }
 
 inline Outcome pipeline(const Case& c) {
@@ -111,8 +113,8 @@ inline Outcome pipeline(const Case& c) {
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
   out.tied.resize(c.replicas);
   out.finished_tied.assign(c.replicas, std::vector<at::Tensor>(2));
-  comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    const Mesh mesh = mesh_of(bare, c);
+  comm::run_world(c.replicas * c.stages, [&](std::shared_ptr<comm::TransportGroup> world) {
+    const Mesh mesh = mesh_of(world, c);
     auto stage = make_stage(c, mesh);
     for (int64_t t = 1; t <= c.steps; ++t) {
       const auto loss = stage->step(t, rate_at(t));
@@ -132,7 +134,7 @@ inline Outcome oracle(const Case& c) {
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
   out.tied.resize(c.replicas);
   const Schedule schedule = schedule_of(c);
-  comm::run_world(c.replicas, [&](std::shared_ptr<comm::TransportGroup> bare) {
+  comm::run_world(c.replicas, [&](std::shared_ptr<comm::TransportGroup> world) {
     const auto model = make_model(c.tied);
     struct Part {
       StageModule body;
@@ -144,7 +146,7 @@ inline Outcome oracle(const Case& c) {
       Part part;
       part.body = std::move(body);
       part.weights = std::make_unique<optim::Flat>(part.body.parameters, part.body.labels, c.dtype);
-      part.strategy = dp::make_strategy(c.strategy, *part.weights, {.sync = bare->split(0, bare->rank())},
+      part.strategy = dp::make_strategy(c.strategy, *part.weights, {.sync = world->split(0, world->rank())},
                                         optim_of(c, stage, !part.weights->layout().matrices.empty()), c.steps);
       part.versions.push_back(part.weights->x.clone());
       part.changes.push_back(at::zeros_like(part.weights->x));
@@ -165,7 +167,7 @@ inline Outcome oracle(const Case& c) {
       if (tied) parts.back().weights->bind(weights_of(parts.back(), b, version));
     };
     for (int64_t t = 1; t <= c.steps; ++t) {
-      const Batch all = batch_of(t, bare->rank());
+      const Batch all = batch_of(t, world->rank());
       double step_loss = 0;
       for (auto& part : parts) part.weights->zero_grad();
       const int64_t microbatches = schedule.microbatches_of(t - 1);
@@ -228,10 +230,10 @@ inline Outcome oracle(const Case& c) {
         versions.push_back(next);
         changes.push_back(change);
       }
-      if (bare->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(microbatches));
+      if (world->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(microbatches));
     }
-    for (int j = 0; j < c.stages; ++j) out.weights[bare->rank()][j] = parts[j].versions.back().clone();
-    if (tied) out.tied[bare->rank()] = parts.back().versions.back().clone();
+    for (int j = 0; j < c.stages; ++j) out.weights[world->rank()][j] = parts[j].versions.back().clone();
+    if (tied) out.tied[world->rank()] = parts.back().versions.back().clone();
   });
   return out;
 }

@@ -15,7 +15,7 @@ namespace {
 std::string text(const Schedule& schedule, int stage, int64_t step, int64_t steps) {
   std::string line;
   for (const Op& op : schedule.ops(stage, step, steps))
-    line += (line.empty() ? "" : " ") + std::string(1, "FBWU"[static_cast<int>(op.act)]) + std::to_string(op.batch);
+    line += (line.empty() ? "" : " ") + std::string(1, "FBWU"[static_cast<int>(op.kind)]) + std::to_string(op.batch);
   return line;
 }
 
@@ -66,7 +66,7 @@ TEST(Schedule, ZeroBubbleWithoutItsWeightsIsOneForwardOneBackward) {
     for (int64_t M = 1; M <= 7; ++M)
       for (int j = 0; j < P; ++j) {
         auto ops = make_schedule("zero_bubble_h1", P, M, 1).ops(j, 2, 3);
-        std::erase_if(ops, [](const Op& op) { return op.act == OpKind::weights; });
+        std::erase_if(ops, [](const Op& op) { return op.kind == OpKind::weights; });
         EXPECT_EQ(ops, make_schedule("1f1b", P, M, 1).ops(j, 2, 3));
       }
 }
@@ -101,7 +101,7 @@ TEST(Schedule, EveryMicrobatchGoesForwardThenBackwardOnceAndEveryStepEndsWithIts
             std::map<OpKind, std::vector<int64_t>> seen;
             for (int64_t step = 0; step < steps; ++step) {
               for (const Op& op : s.ops(j, step, steps)) {
-                seen[op.act].push_back(op.batch);
+                seen[op.kind].push_back(op.batch);
                 EXPECT_LE(seen[OpKind::backward].size(), seen[OpKind::forward].size());
                 EXPECT_LE(seen[OpKind::weights].size(), seen[OpKind::backward].size());
               }
@@ -142,8 +142,8 @@ TEST(Schedule, AForwardUsesTheNewestVersionThereIs) {
         int64_t updates = 0;
         for (int64_t step = 0; step < 30; ++step)
           for (const Op& op : s.ops(j, step, 30)) {
-            if (op.act == OpKind::update) ++updates;
-            if (op.act != OpKind::forward) continue;
+            if (op.kind == OpKind::update) ++updates;
+            if (op.kind != OpKind::forward) continue;
             EXPECT_EQ(s.version(j, op.batch), updates);
           }
       }
@@ -168,7 +168,7 @@ TEST(Schedule, AStageOrAStepThatDoesNotExistIsAWrongCall) {
   EXPECT_THROW(s.ops(0, 1, 1), std::invalid_argument);
   EXPECT_THROW(s.ops(0, -1, 0), std::invalid_argument);
   EXPECT_THROW(s.version(2, 0), std::invalid_argument);
-  EXPECT_THROW(held(s, 2, 1), std::invalid_argument);
+  EXPECT_THROW(peak_stash(s, 2, 1), std::invalid_argument);
   EXPECT_THROW(Schedule{}.ops(0, 0, 1), std::invalid_argument) << "make_schedule() was not asked";
 }
 
@@ -176,39 +176,39 @@ TEST(PeakStash, InputsAreAllOfAStepOrAsManyAsAreUnderWay) {
   for (int P : {1, 2, 4, 6})
     for (int64_t M : {1, 2, 3, 4, 8})
       for (int j = 0; j < P; ++j) {
-        EXPECT_EQ(held(make_schedule("gpipe", P, M, 1), j, 3).inputs, M);
-        EXPECT_EQ(held(make_schedule("1f1b", P, M, 1), j, 3).inputs, std::min<int64_t>(P - j, M));
-        EXPECT_EQ(held(make_schedule("zero_bubble_h1", P, M, 1), j, 3).inputs, std::min<int64_t>(P, M));
+        EXPECT_EQ(peak_stash(make_schedule("gpipe", P, M, 1), j, 3).inputs, M);
+        EXPECT_EQ(peak_stash(make_schedule("1f1b", P, M, 1), j, 3).inputs, std::min<int64_t>(P - j, M));
+        EXPECT_EQ(peak_stash(make_schedule("zero_bubble_h1", P, M, 1), j, 3).inputs, std::min<int64_t>(P, M));
         for (int64_t hop : {1, 2}) {
           const auto s = make_schedule("async_1f1b", P, 1, hop);
           EXPECT_EQ(s.warmup[j], hop * (P - 1 - j));
-          EXPECT_EQ(held(s, j, 40).inputs, s.warmup[j] + 1);
-          EXPECT_EQ(held(s, j, M).inputs, std::min(s.warmup[j] + 1, M)) << "a short run never has as many";
+          EXPECT_EQ(peak_stash(s, j, 40).inputs, s.warmup[j] + 1);
+          EXPECT_EQ(peak_stash(s, j, M).inputs, std::min(s.warmup[j] + 1, M)) << "a short run never has as many";
         }
       }
 }
 
 TEST(PeakStash, SynchronousStagesKeepOneVersion) {
   for (const std::string name : {"gpipe", "1f1b", "zero_bubble_h1"})
-    for (int j = 0; j < 4; ++j) EXPECT_EQ(held(make_schedule(name, 4, 8, 1), j, 5).versions, 1);
+    for (int j = 0; j < 4; ++j) EXPECT_EQ(peak_stash(make_schedule(name, 4, 8, 1), j, 5).versions, 1);
 }
 
 TEST(PeakStash, AsynchronousStagesKeepOneVersionMoreThanTheirWarmUp) {
   for (int P : {1, 2, 4})
     for (int64_t hop : {1, 2, 3}) {
       const auto s = make_schedule("async_1f1b", P, 1, hop);
-      for (int j = 0; j < P; ++j) EXPECT_EQ(held(s, j, 40).versions, s.warmup[j] + 1);
+      for (int j = 0; j < P; ++j) EXPECT_EQ(peak_stash(s, j, 40).versions, s.warmup[j] + 1);
     }
 }
 
 TEST(PeakStash, AnUpdateFindsTheSlotItsBackwardHasLeft) {
   const auto s = make_schedule("async_1f1b", 4, 1, 2);
   for (int j = 0; j < s.stages; ++j) {
-    const int64_t slots = held(s, j, 0).versions;
+    const int64_t slots = peak_stash(s, j, 0).versions;
     std::map<int64_t, int64_t> ring = {{0, 0}};  // slot -> version; U(b) writes version b+1 into its slot
     for (int64_t b = 0; b < 50; ++b)
       for (const Op& op : s.ops(j, b, 50)) {
-        if (op.act == OpKind::update) {
+        if (op.kind == OpKind::update) {
           ring[(b + 1) % slots] = b + 1;
         } else {
           const int64_t v = s.version(j, op.batch);
@@ -222,8 +222,8 @@ TEST(PeakStash, ARunWithoutEndIsALongOne) {
   for (const auto& name : schedule_names()) {
     const auto s = any(name, 5, 3, 2);
     for (int j = 0; j < s.stages; ++j) {
-      EXPECT_EQ(held(s, j, 0).versions, held(s, j, 100).versions);
-      EXPECT_EQ(held(s, j, 0).inputs, held(s, j, 100).inputs);
+      EXPECT_EQ(peak_stash(s, j, 0).versions, peak_stash(s, j, 100).versions);
+      EXPECT_EQ(peak_stash(s, j, 0).inputs, peak_stash(s, j, 100).inputs);
     }
   }
 }

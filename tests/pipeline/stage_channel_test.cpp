@@ -15,7 +15,7 @@
 namespace thinwire::pipeline {
 namespace {
 
-using Bare = std::shared_ptr<comm::TransportGroup>;
+using WorldGroup = std::shared_ptr<comm::TransportGroup>;
 
 const std::vector<int64_t> kShape = {2, 5, 100};
 
@@ -47,23 +47,23 @@ class PlainMasks {
 
 at::Tensor only(const at::Tensor& x, const at::Tensor& mask) { return at::where(mask, x, at::zeros_like(x)); }
 
-// One border: rank 0 is upstream.
+// One channel; rank 0 is upstream.
 template <class Upstream, class Downstream>
-void across(const ActivationSpec& activation, Upstream&& upstream, Downstream&& downstream) {
-  comm::run_world(2, [&](Bare bare) {
-    StageChannel border(bare, 1 - bare->rank(), activation);
-    if (bare->rank() == 0)
-      upstream(border, *bare);
+void over_channel(const ActivationSpec& activation, Upstream&& upstream, Downstream&& downstream) {
+  comm::run_world(2, [&](WorldGroup world) {
+    StageChannel channel(world, 1 - world->rank(), activation);
+    if (world->rank() == 0)
+      upstream(channel, *world);
     else
-      downstream(border, *bare);
-    bare->barrier();
+      downstream(channel, *world);
+    world->barrier();
   });
 }
 
 template <class Upstream, class Downstream>
 std::string error_across(const ActivationSpec& activation, Upstream&& upstream, Downstream&& downstream) {
   try {
-    across(activation, upstream, downstream);
+    over_channel(activation, upstream, downstream);
   } catch (const std::exception& error) {
     return one_line(error);
   }
@@ -76,25 +76,25 @@ TEST(StageChannel, ThatIsThresholdedPassesWhatTheMaskSays) {
     PlainMasks plain(0.1);
     for (uint64_t k = 0; k < 6; ++k) masks.push_back(plain.next(numbers("h", k, dtype)));
     // Three activations are under way before the first gradient comes back.
-    across(
+    over_channel(
         {kShape, dtype, {"threshold:0.1"}},
-        [&](StageChannel& border, comm::Group&) {
+        [&](StageChannel& channel, comm::Group&) {
           for (uint64_t k = 0; k < 9; ++k) {
-            if (k < 6) border.send(numbers("h", k, dtype));
+            if (k < 6) channel.send(numbers("h", k, dtype));
             if (k < 3) continue;
-            const at::Tensor gradient = border.recv();
+            const at::Tensor gradient = channel.recv();
             EXPECT_EQ(gradient.scalar_type(), dtype);
             EXPECT_TRUE(gradient.equal(only(numbers("g", k - 3, dtype), masks[k - 3]))) << "gradient " << k - 3;
           }
         },
-        [&](StageChannel& border, comm::Group&) {
+        [&](StageChannel& channel, comm::Group&) {
           for (uint64_t k = 0; k < 9; ++k) {
             if (k < 6) {
-              const at::Tensor h = border.recv();
+              const at::Tensor h = channel.recv();
               EXPECT_EQ(h.scalar_type(), dtype);
               EXPECT_TRUE(h.equal(only(numbers("h", k, dtype), masks[k]))) << "activation " << k;
             }
-            if (k >= 3) border.send(numbers("g", k - 3, dtype));
+            if (k >= 3) channel.send(numbers("g", k - 3, dtype));
           }
         });
   }
@@ -110,14 +110,14 @@ TEST(StageChannel, FindsTheThresholdAnewWhereTheCountLeavesTheBand) {
   ASSERT_EQ(masks[2].sum().item<int64_t>(), 100) << "a new one";
   ASSERT_LT(masks[3].sum().item<int64_t>(), 100);
   ASSERT_EQ(masks[4].sum().item<int64_t>(), 100);
-  across(
+  over_channel(
       {kShape, at::kFloat, {"threshold:0.1"}},
-      [&](StageChannel& border, comm::Group&) {
-        for (double size : sizes) border.send(numbers("h", 0) * size);
+      [&](StageChannel& channel, comm::Group&) {
+        for (double size : sizes) channel.send(numbers("h", 0) * size);
       },
-      [&](StageChannel& border, comm::Group&) {
+      [&](StageChannel& channel, comm::Group&) {
         for (uint64_t k = 0; k < 6; ++k)
-          EXPECT_TRUE(border.recv().equal(only(numbers("h", 0) * sizes[k], masks[k]))) << k;
+          EXPECT_TRUE(channel.recv().equal(only(numbers("h", 0) * sizes[k], masks[k]))) << k;
       });
 }
 
@@ -126,18 +126,18 @@ TEST(StageChannel, SendsTheBytesOfItsFormat) {
     const int64_t width = dtype == at::kFloat ? 4 : 2, bits = 128;  // 1000 of them, in whole words
     const int64_t count = PlainMasks(0.1).next(numbers("h", 0, dtype)).sum().item<int64_t>();
     EXPECT_NEAR(static_cast<double>(count), 100, 5);  // more where magnitudes are equal
-    across(
+    over_channel(
         {kShape, dtype, {"threshold:0.1"}},
-        [&](StageChannel& border, comm::Group& group) {
-          border.send(numbers("h", 0, dtype));
-          border.recv();
+        [&](StageChannel& channel, comm::Group& group) {
+          channel.send(numbers("h", 0, dtype));
+          channel.recv();
           EXPECT_EQ(group.ledger().sent(comm::TrafficKind::control), 8);
           EXPECT_EQ(group.ledger().sent(comm::TrafficKind::payload), bits + count * width);
           EXPECT_EQ(group.ledger().received(), count * width);
         },
-        [&](StageChannel& border, comm::Group& group) {
-          border.recv();
-          border.send(numbers("g", 0, dtype));
+        [&](StageChannel& channel, comm::Group& group) {
+          channel.recv();
+          channel.send(numbers("g", 0, dtype));
           EXPECT_EQ(group.ledger().received(), 8 + bits + count * width);
           EXPECT_EQ(group.ledger().sent(), count * width);
         });
@@ -149,32 +149,32 @@ TEST(StageChannel, TakesMessagesInWithTheirMasks) {
   std::vector<at::Tensor> masks;
   for (uint64_t k = 0; k < 3; ++k) masks.push_back(plain.next(numbers("h", k)));
   State up, down;
-  std::vector<at::Tensor> taken;
+  std::vector<at::Tensor> prefetched;
   const ActivationSpec activation{kShape, at::kFloat, {"threshold:0.1"}};
-  across(
+  over_channel(
       activation,
-      [&](StageChannel& border, comm::Group&) {
-        for (uint64_t k = 0; k < 3; ++k) border.send(numbers("h", k));
-        border.put(up, "down.");
+      [&](StageChannel& channel, comm::Group&) {
+        for (uint64_t k = 0; k < 3; ++k) channel.send(numbers("h", k));
+        channel.put(up, "down.");
       },
-      [&](StageChannel& border, comm::Group&) {
-        border.recv();
-        border.take_in(2);
-        taken = border.taken_in();
-        border.put(down, "up.");
+      [&](StageChannel& channel, comm::Group&) {
+        channel.recv();
+        channel.prefetch(2);
+        prefetched = channel.prefetched();
+        channel.put(down, "up.");
       });
-  ASSERT_EQ(taken.size(), 2u);
-  across(
+  ASSERT_EQ(prefetched.size(), 2u);
+  over_channel(
       activation,
-      [&](StageChannel& border, comm::Group&) {
-        border.get(up, "down.");
-        for (uint64_t k = 0; k < 3; ++k) EXPECT_TRUE(border.recv().equal(only(numbers("g", k), masks[k]))) << k;
+      [&](StageChannel& channel, comm::Group&) {
+        channel.get(up, "down.");
+        for (uint64_t k = 0; k < 3; ++k) EXPECT_TRUE(channel.recv().equal(only(numbers("g", k), masks[k]))) << k;
       },
-      [&](StageChannel& border, comm::Group&) {
-        border.get(down, "up.");
-        for (const at::Tensor& x : taken) border.put_back(x);
-        for (uint64_t k = 1; k < 3; ++k) EXPECT_TRUE(border.recv().equal(only(numbers("h", k), masks[k]))) << k;
-        for (uint64_t k = 0; k < 3; ++k) border.send(numbers("g", k));
+      [&](StageChannel& channel, comm::Group&) {
+        channel.get(down, "up.");
+        for (const at::Tensor& x : prefetched) channel.restore(x);
+        for (uint64_t k = 1; k < 3; ++k) EXPECT_TRUE(channel.recv().equal(only(numbers("h", k), masks[k]))) << k;
+        for (uint64_t k = 0; k < 3; ++k) channel.send(numbers("g", k));
       });
 }
 
@@ -186,23 +186,23 @@ TEST(StageChannel, WithADenseCodecIsWithinItsError) {
     EXPECT_FALSE(got.equal(sent)) << codec;
   };
   for (const char* codec : {"bf16", "int8"})
-    across(
+    over_channel(
         {kShape, at::kFloat, {codec}},
-        [&](StageChannel& border, comm::Group&) {
+        [&](StageChannel& channel, comm::Group&) {
           for (uint64_t k = 0; k < 3; ++k) {
-            border.send(numbers("h", k));
-            expect_near(codec, border.recv(), numbers("g", k));
+            channel.send(numbers("h", k));
+            expect_near(codec, channel.recv(), numbers("g", k));
           }
         },
-        [&](StageChannel& border, comm::Group&) {
+        [&](StageChannel& channel, comm::Group&) {
           for (uint64_t k = 0; k < 3; ++k) {
-            expect_near(codec, border.recv(), numbers("h", k));
-            border.send(numbers("g", k));
+            expect_near(codec, channel.recv(), numbers("h", k));
+            channel.send(numbers("g", k));
           }
         });
 }
 
-TEST(StageChannel, RefusesLettersThatWereDamaged) {
+TEST(StageChannel, RejectsMessagesThatWereDamaged) {
   struct Damage {
     bool head;
     int64_t byte;
@@ -215,13 +215,13 @@ TEST(StageChannel, RefusesLettersThatWereDamaged) {
     const std::string got = error_across(
         {kShape, at::kFloat, {"threshold:0.1"}},
         [&, head = head, byte = byte](StageChannel&, comm::Group& group) {
-          auto letters = Threshold(0.1, 50).encode(numbers("h", 0));
-          const at::Tensor letter = head ? letters.head : letters.body;
-          letter[byte] = letter[byte].item<int>() ^ 1;
-          group.send(letters.head, 1, comm::TrafficKind::control);
-          group.send(letters.body, 1, comm::TrafficKind::payload);
+          auto encoded = Threshold(0.1, 50).encode(numbers("h", 0));
+          const at::Tensor message = head ? encoded.head : encoded.body;
+          message[byte] = message[byte].item<int>() ^ 1;
+          group.send(encoded.head, 1, comm::TrafficKind::control);
+          group.send(encoded.body, 1, comm::TrafficKind::payload);
         },
-        [](StageChannel& border, comm::Group&) { border.recv(); });
+        [](StageChannel& channel, comm::Group&) { channel.recv(); });
     EXPECT_NE(got.find(error), std::string::npos) << got;
   }
 }
@@ -230,7 +230,7 @@ TEST(StageChannel, RefusesWhatIsNotFinite) {
   for (const char* codec : {"int8", "threshold:0.1", "threshold:1"}) {
     const std::string got = error_across(
         {kShape, at::kFloat, {codec}},
-        [](StageChannel& border, comm::Group&) { border.send(numbers("h", 0).fill_(NAN)); },
+        [](StageChannel& channel, comm::Group&) { channel.send(numbers("h", 0).fill_(NAN)); },
         [](StageChannel&, comm::Group&) {});
     EXPECT_NE(got.find("what stage 0 sends to stage 1 is not finite"), std::string::npos) << got;
   }
@@ -239,7 +239,7 @@ TEST(StageChannel, RefusesWhatIsNotFinite) {
 TEST(StageChannel, RefusesAGradientWithoutAnActivation) {
   const std::string got = error_across(
       {kShape, at::kFloat, {"threshold:0.1"}}, [](StageChannel&, comm::Group&) {},
-      [](StageChannel& border, comm::Group&) { border.send(numbers("g", 0)); });
+      [](StageChannel& channel, comm::Group&) { channel.send(numbers("g", 0)); });
   EXPECT_NE(got.find("has no activation"), std::string::npos) << got;
 }
 
@@ -267,7 +267,7 @@ TEST(StageChannel, ThatKeepsAllIsNoCodecBitForBit) {
 // The stage of a pipeline without a codec that cuts its own result to the mask: h * mask goes down, and what comes up
 // is cut on its way into the stage.
 std::unique_ptr<Stage> make_cut_stage(const Case& c, const Mesh& mesh, double keep) {
-  StageModule body =
+  StageModule stage_module =
       train::stage_module_of(make_model(), units_of(mesh.stage, c.stages), schedule_of(c).asynchronous());
   struct Cut {
     PlainMasks masks;
@@ -275,7 +275,7 @@ std::unique_ptr<Stage> make_cut_stage(const Case& c, const Mesh& mesh, double ke
   };
   const auto cut = std::make_shared<Cut>(Cut{PlainMasks(keep), {}});
   if (mesh.stage < c.stages - 1)
-    body.forward = [cut, whole = body.forward](const at::Tensor& input) {
+    stage_module.forward = [cut, whole = stage_module.forward](const at::Tensor& input) {
       const at::Tensor h = whole(input);
       if (!at::GradMode::is_enabled()) return only(h, cut->kept.emplace_back(cut->masks.next(h)));
       const at::Tensor mask = cut->kept.front();
@@ -283,22 +283,22 @@ std::unique_ptr<Stage> make_cut_stage(const Case& c, const Mesh& mesh, double ke
       return only(h, mask);
     };
   return std::make_unique<Stage>(
-      std::move(body),
+      std::move(stage_module),
       StageOptions{.schedule = schedule_of(c),
                    .steps = c.steps,
                    .stash = c.stash,
                    .activation = {.shape = {kRows / c.microbatches, kContext, kWidth}, .dtype = c.dtype}},
-      mesh.along, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
+      mesh.pipeline_group, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
       [&](const optim::Flat& weights) {
-        return dp::make_strategy(c.strategy, weights, {.sync = mesh.across}, optim_of(c, mesh.stage), c.steps);
+        return dp::make_strategy(c.strategy, weights, {.sync = mesh.replica_group}, optim_of(c, mesh.stage), c.steps);
       });
 }
 
 Outcome cut_pipeline(const Case& c, double keep) {
   Outcome out;
   out.weights.assign(1, std::vector<at::Tensor>(c.stages));
-  comm::run_world(c.stages, [&](Bare bare) {
-    const Mesh mesh = mesh_of(bare, c);
+  comm::run_world(c.stages, [&](WorldGroup world) {
+    const Mesh mesh = mesh_of(world, c);
     const auto stage = make_cut_stage(c, mesh, keep);
     for (int64_t t = 1; t <= c.steps; ++t)
       if (const auto loss = stage->step(t, rate_at(t))) out.losses.push_back(*loss);
@@ -329,15 +329,16 @@ Outcome saved_at(const Case& c, int64_t at, bool ends) {
   out.weights.assign(c.replicas, std::vector<at::Tensor>(c.stages));
   std::vector<State> saved(c.replicas * c.stages);
   const auto run = [&](int64_t from, int64_t to) {
-    comm::run_world(c.replicas * c.stages, [&](Bare bare) {
-      const Mesh mesh = mesh_of(bare, c);
+    comm::run_world(c.replicas * c.stages, [&](WorldGroup world) {
+      const Mesh mesh = mesh_of(world, c);
       const auto stage = make_stage(c, mesh);
-      if (from > 0) stage->load(saved[bare->rank()]);
+      if (from > 0) stage->load(saved[world->rank()]);
       for (int64_t t = from + 1; t <= to; ++t) {
         const auto loss = stage->step(t, rate_at(t));
         if (loss && mesh.replica == 0) out.losses.push_back(*loss);
         if (t != at) continue;
-        for (const auto& [name, entry] : stage->state()) saved[bare->rank()][name] = {entry.value.clone(), entry.scope};
+        for (const auto& [name, entry] : stage->state())
+          saved[world->rank()][name] = {entry.value.clone(), entry.scope};
       }
       out.weights[mesh.replica][mesh.stage] = stage->newest().clone();
     });

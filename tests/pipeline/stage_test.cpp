@@ -232,12 +232,12 @@ TEST(Stage, ThatIsSteadyDoesNotDependOnTheLinks) {
 
 TEST(Stage, ThatPredictsKeepsTwoBuffersMore) {
   const Case c = steady({.stages = 4, .hop = 2, .steps = 20, .sync_steps = 4});
-  comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    auto stage = make_stage(c, mesh_of(bare, c));
+  comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto stage = make_stage(c, mesh_of(world, c));
     for (int64_t t = 1; t <= c.steps; ++t) stage->step(t, rate_at(t));
-    const int64_t w = schedule_of(c).warmup[bare->rank()];
-    EXPECT_EQ(stage->peak_stash().versions, w > 0 ? w + 3 : 1) << "stage " << bare->rank();
-    EXPECT_EQ(stage->peak_stash().inputs, w + 1) << "stage " << bare->rank();
+    const int64_t w = schedule_of(c).warmup[world->rank()];
+    EXPECT_EQ(stage->peak_stash().versions, w > 0 ? w + 3 : 1) << "stage " << world->rank();
+    EXPECT_EQ(stage->peak_stash().inputs, w + 1) << "stage " << world->rank();
   });
 }
 
@@ -253,8 +253,8 @@ TEST(Stage, ThatDiesIsReportedByItsRankAndNobodyHangs) {
   const Case c{.stages = 4, .hop = 2, .steps = 30};
   std::array<std::string, 4> heard;
   EXPECT_THROW(comm::run_world(4,
-                               [&](std::shared_ptr<comm::TransportGroup> bare) {
-                                 const Mesh mesh = mesh_of(bare, c);
+                               [&](std::shared_ptr<comm::TransportGroup> world) {
+                                 const Mesh mesh = mesh_of(world, c);
                                  auto stage = make_stage(c, mesh);
                                  try {
                                    for (int64_t t = 1; t <= c.steps; ++t) {
@@ -282,12 +282,12 @@ TEST(Stage, KeepsAsMuchAsTheScheduleSays) {
                    .microbatches = std::string(name) == "async_1f1b" ? 1 : 4,
                    .steps = 20,
                    .stash = stash};
-      comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> bare) {
-        auto stage = make_stage(c, mesh_of(bare, c));
+      comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> world) {
+        auto stage = make_stage(c, mesh_of(world, c));
         for (int64_t t = 1; t <= c.steps; ++t) stage->step(t, rate_at(t));
-        const PeakStash planned = held(schedule_of(c), bare->rank(), c.steps), got = stage->peak_stash();
-        EXPECT_EQ(got.inputs, planned.inputs) << name << ", stage " << bare->rank();
-        EXPECT_EQ(got.versions, stash ? planned.versions : 1) << name << ", stage " << bare->rank();
+        const PeakStash planned = peak_stash(schedule_of(c), world->rank(), c.steps), got = stage->peak_stash();
+        EXPECT_EQ(got.inputs, planned.inputs) << name << ", stage " << world->rank();
+        EXPECT_EQ(got.versions, stash ? planned.versions : 1) << name << ", stage " << world->rank();
       });
     }
 }
@@ -296,8 +296,8 @@ static_assert(!std::is_move_constructible_v<Stage> && !std::is_copy_constructibl
 
 TEST(Stage, LeavesNoHooksBehind) {
   const Case c{.stages = 1, .steps = 2};
-  comm::run_world(1, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    auto stage = make_stage(c, mesh_of(bare, c));
+  comm::run_world(1, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto stage = make_stage(c, mesh_of(world, c));
     stage->step(1, 1e-3);
     const auto parameters = stage->module().parameters;
     stage.reset();

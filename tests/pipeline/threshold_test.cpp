@@ -24,13 +24,13 @@ at::Tensor forty(int64_t large) {
   return x;
 }
 
-at::Tensor arrived(const Threshold::Letters& letters, const at::Tensor& x) {
-  return decode(letters.head, letters.body, x.sizes(), x.scalar_type()).x;
+at::Tensor decoded(const Threshold::Encoded& encoded, const at::Tensor& x) {
+  return decode(encoded.head, encoded.body, x.sizes(), x.scalar_type()).x;
 }
 
-std::string error_of(const Threshold::Letters& letters, const at::Tensor& x) {
+std::string error_of(const Threshold::Encoded& encoded, const at::Tensor& x) {
   try {
-    arrived(letters, x);
+    decoded(encoded, x);
   } catch (const c10::Error& error) {
     return one_line(error);
   }
@@ -40,9 +40,9 @@ std::string error_of(const Threshold::Letters& letters, const at::Tensor& x) {
 TEST(Threshold, SendsTheLargestAsTheyAre) {
   const at::Tensor x = numbers(1000).view({10, 100});
   Threshold threshold(0.1, 50);
-  const auto letters = threshold.encode(x);
-  EXPECT_EQ(letters.mask.count, 100);
-  EXPECT_TRUE(arrived(letters, x).equal(x * x.abs().ge(threshold.value())));
+  const auto encoded = threshold.encode(x);
+  EXPECT_EQ(encoded.mask.count, 100);
+  EXPECT_TRUE(decoded(encoded, x).equal(x * x.abs().ge(threshold.value())));
 }
 
 TEST(Threshold, StaysWhileTheCountIsBetweenHalfAndTwice) {
@@ -59,9 +59,9 @@ TEST(Threshold, IsRenewedAtOnceWhereTheCountLeavesThat) {
   for (int64_t large : {4, 21}) {
     Threshold threshold(0.25, 50);
     threshold.encode(at::linspace(1, 40, 40));
-    const auto letters = threshold.encode(forty(large));
+    const auto encoded = threshold.encode(forty(large));
     EXPECT_EQ(threshold.value(), large < 10 ? 1 : 100) << large << " of 10: the tenth largest of this very message";
-    EXPECT_EQ(letters.mask.count, large < 10 ? 40 : 21) << "all that reach it";
+    EXPECT_EQ(encoded.mask.count, large < 10 ? 40 : 21) << "all that reach it";
   }
 }
 
@@ -80,7 +80,7 @@ TEST(Threshold, SendsNoZeros) {
   at::Tensor x = at::zeros({40});
   Threshold threshold(0.25, 50);
   EXPECT_EQ(threshold.encode(x).mask.count, 0);
-  EXPECT_TRUE(arrived(threshold.encode(x), x).equal(x));
+  EXPECT_TRUE(decoded(threshold.encode(x), x).equal(x));
   x[7] = 1e-40;
   EXPECT_EQ(threshold.encode(x).mask.count, 1);
 }
@@ -90,18 +90,18 @@ TEST(Threshold, OfOneSendsEverythingBitForBit) {
   for (uint64_t seed : {1, 2}) {
     at::Tensor x = numbers(77, seed) * (seed == 1 ? 1.0 : 1e-6);
     x[3] = 0.0, x[4] = -0.0;
-    const auto letters = threshold.encode(x);
-    EXPECT_EQ(letters.mask.count, 77);
-    EXPECT_TRUE(arrived(letters, x).view(at::kInt).equal(x.view(at::kInt)));
+    const auto encoded = threshold.encode(x);
+    EXPECT_EQ(encoded.mask.count, 77);
+    EXPECT_TRUE(decoded(encoded, x).view(at::kInt).equal(x.view(at::kInt)));
   }
 }
 
 TEST(Threshold, KeepsTheModelsType) {
   const at::Tensor x = numbers(1000).to(at::kBFloat16);
   Threshold threshold(0.1, 50);
-  const auto letters = threshold.encode(x);
-  EXPECT_EQ(letters.body.numel(), mask_bytes(1000) + 2 * letters.mask.count);
-  EXPECT_TRUE(arrived(letters, x).equal(x * x.abs().ge(threshold.value())));
+  const auto encoded = threshold.encode(x);
+  EXPECT_EQ(encoded.body.numel(), mask_bytes(1000) + 2 * encoded.mask.count);
+  EXPECT_TRUE(decoded(encoded, x).equal(x * x.abs().ge(threshold.value())));
 }
 
 TEST(Threshold, GoesOnFromItsState) {
@@ -141,13 +141,13 @@ TEST(Mask, OfAnotherMessageIsAnError) {
   EXPECT_THROW(spread(numbers(19), mask, {40}), c10::Error);
 }
 
-TEST(Letters, ThatWereDamagedAreRefused) {
+TEST(ThresholdMessages, ThatAreDamagedAreErrors) {
   const at::Tensor x = numbers(1000);
   const auto error_with = [&](bool head, int64_t byte, int flip) {
-    auto letters = Threshold(0.1, 50).encode(x);
-    const at::Tensor letter = head ? letters.head : letters.body;
-    letter[byte] = letter[byte].item<int>() ^ flip;
-    return error_of(letters, x);
+    auto encoded = Threshold(0.1, 50).encode(x);
+    const at::Tensor message = head ? encoded.head : encoded.body;
+    message[byte] = message[byte].item<int>() ^ flip;
+    return error_of(encoded, x);
   };
   const auto expect = [](const std::string& error, const char* part) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
@@ -159,23 +159,23 @@ TEST(Letters, ThatWereDamagedAreRefused) {
   expect(error_with(true, 7, 0x80), "numbers cannot be sent");
   expect(error_with(false, 60, 0x10), "the head says 100 numbers, the mask");
   for (int64_t byte : {125, 127}) expect(error_with(false, byte, 1), "marks some behind the last");
-  auto letters = Threshold(0.1, 50).encode(x);
-  letters.body = letters.body.narrow(0, 0, 527);
-  expect(error_of(letters, x), "bytes, got 527");
-  letters.head = letters.head.narrow(0, 0, 7);
-  expect(error_of(letters, x), "a head has 8 bytes, got 7");
+  auto encoded = Threshold(0.1, 50).encode(x);
+  encoded.body = encoded.body.narrow(0, 0, 527);
+  expect(error_of(encoded, x), "bytes, got 527");
+  encoded.head = encoded.head.narrow(0, 0, 7);
+  expect(error_of(encoded, x), "a head has 8 bytes, got 7");
 }
 
-TEST(Letters, OfAnyBytesAreReadOrRefused) {
+TEST(ThresholdMessages, OfAnyBytesAreReadOrAnError) {
   const at::Tensor x = numbers(300);
   const auto good = Threshold(0.3, 50).encode(x);
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    auto letters = good;
-    letters.body = good.body.clone();
-    auto* byte = letters.body.mutable_data_ptr<uint8_t>();
-    for (uint64_t i = 0; i < static_cast<uint64_t>(letters.body.numel()); ++i)
+    auto encoded = good;
+    encoded.body = good.body.clone();
+    auto* byte = encoded.body.mutable_data_ptr<uint8_t>();
+    for (uint64_t i = 0; i < static_cast<uint64_t>(encoded.body.numel()); ++i)
       if (hash64({seed, i, 1}) % 50 == 0) byte[i] = static_cast<uint8_t>(hash64({seed, i}));
-    error_of(letters, x);
+    error_of(encoded, x);
   }
 }
 

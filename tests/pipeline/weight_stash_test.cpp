@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "thinwire/base/errors.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/dp/catalog.h"
 
@@ -58,7 +59,31 @@ TEST(WeightStash, PredictionIsExactWhereEveryUpdateIsTheSame) {
     const at::Tensor predicted = stash.of(6, 3);  // three updates from now
     for (int64_t t = 4; t <= 6; ++t) update(t);
     EXPECT_TRUE(predicted.equal(stash.newest()));
-    EXPECT_EQ(stash.most(), 3) << "the newest, the change and the prediction";
+    EXPECT_EQ(stash.peak(), 3) << "the newest, the change and the prediction";
+  });
+}
+
+TEST(WeightStash, GoesOnFromASavedStateWithTheSameNumbers) {
+  comm::run_world(1, [](std::shared_ptr<comm::TransportGroup> group) {
+    optim::Flat weights({{at::full({1}, 1.0f)}});
+    const optim::OptimOptions optim{.name = "sgd", .momentum = 0, .weight_decay = 0, .clip = INFINITY};
+    auto strategy = dp::make_strategy(dp::preset("all_reduce"), weights, {.sync = group}, optim, 8);
+    for (const double predict : {0.0, 1.0}) {
+      WeightStash stash(weights.x.clone(), 3, predict), again(at::zeros({weights.x.numel()}), 3, predict);
+      const std::vector<double> lr = {0.125, 0.125};
+      for (int64_t t = 1; t <= 4; ++t) {
+        stash.of(t + 1, t - 1);  // F, two updates before its B
+        stash.advance(*strategy, weights.grad.fill_(static_cast<float>(t)), lr, t);
+        stash.release(t - 1);
+      }
+      State state;
+      stash.put(state, "a.");
+      again.get(state, "a.", 4, 2);
+      EXPECT_EQ(again.done(), 4);
+      for (int64_t b : {4, 5, 6}) EXPECT_TRUE(again.of(b, b - 2).equal(stash.of(b, b - 2))) << predict << ", " << b;
+      EXPECT_THROW(again.get(state, "a.", 5, 2), BadInput) << "it counts four updates";
+      if (predict > 0) EXPECT_THROW(again.get(state, "a.", 4, 3), BadInput) << "it holds two predictions";
+    }
   });
 }
 

@@ -185,9 +185,9 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
       schedule, steps,
       [&](int stage, const pipeline::Op& op) {
         const bool last = stage == schedule.stages - 1;
-        return op.act == OpKind::forward && !last ? kStage / 3
-               : op.act == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
-                                                  : 0;
+        return op.kind == OpKind::forward && !last ? kStage / 3
+               : op.kind == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
+                                                   : 0;
       },
       transfer);
   const auto zero = Clock::now();
@@ -198,11 +198,11 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   for (const auto& blocks : chart.stages) {
     traces.push_back(std::make_shared<Trace>(4096));
     for (const auto& block : blocks) {
-      if (block.act == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
-      const TraceKind doing = block.act == OpKind::forward    ? TraceKind::forward
-                              : block.act == OpKind::backward ? TraceKind::backward
-                                                              : TraceKind::update;
-      traces.back()->add(doing, at(block.begin), at(block.end), block.batch);
+      if (block.kind == OpKind::forward && traces.size() == 4) continue;  // the last stage's is in its backward
+      const TraceKind trace_kind = block.kind == OpKind::forward    ? TraceKind::forward
+                                   : block.kind == OpKind::backward ? TraceKind::backward
+                                                                    : TraceKind::update;
+      traces.back()->add(trace_kind, at(block.begin), at(block.end), block.batch);
     }
   }
   return traces;
@@ -221,8 +221,8 @@ TEST(PipelineRecord, HasThePlanThatARunWithoutDisturbanceFollowed) {
     for (int stage = 0; stage < 4; ++stage) {
       EXPECT_NEAR(stage == 3 ? 0 : kStage / 3, record->costs[stage].forward_s, 1e-7);
       EXPECT_NEAR(stage == 3 ? kStage : kStage * 2 / 3, record->costs[stage].backward_s, 1e-7);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].versions);
-      EXPECT_EQ(hop * (3 - stage) + 1, record->held[stage].inputs);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].versions);
+      EXPECT_EQ(hop * (3 - stage) + 1, record->peak_stash[stage].inputs);
     }
     EXPECT_NEAR(pipeline::steady_utilisation(schedule, kStage, kTransfer), record->utilisation, 1e-6) << hop;
     EXPECT_NEAR(1 - record->utilisation, record->planned.idle(), 1e-6) << hop;
@@ -249,8 +249,8 @@ TEST(PipelineRecord, OfASynchronousScheduleHasWholeSteps) {
   EXPECT_EQ(60, record->to_step);
   EXPECT_NEAR(3. / 7, record->recorded.idle(), 1e-6);  // (P - 1) / (M + P - 1)
   EXPECT_EQ(16 * 64 * 4, record->transfer_bytes);
-  EXPECT_EQ(1, record->held[0].versions);
-  EXPECT_EQ(4, record->held[0].inputs);
+  EXPECT_EQ(1, record->peak_stash[0].versions);
+  EXPECT_EQ(4, record->peak_stash[0].inputs);
 }
 
 TEST(PipelineRecord, HasTheChangeFromASynchronousBeginning) {
@@ -267,8 +267,8 @@ TEST(PipelineRecord, HasTheChangeFromASynchronousBeginning) {
               record->sync->utilisation, 0.02);
   EXPECT_DOUBLE_EQ(0.002 + 16 * 64 * 4 * 8 / 1e6, record->sync->transfer_s) << "a microbatch, over that link";
   EXPECT_GT(record->from_step, 40);
-  EXPECT_EQ(6 + 3, record->held[0].versions);
-  EXPECT_EQ(1, record->held[3].versions);
+  EXPECT_EQ(6 + 3, record->peak_stash[0].versions);
+  EXPECT_EQ(1, record->peak_stash[3].versions);
   std::vector<int64_t> planned, recorded;  // the same microbatches and minibatches
   for (const auto& block : record->sync->planned.chart.stages[0]) planned.push_back(block.batch);
   for (const auto& block : record->sync->recorded.chart.stages[0]) recorded.push_back(block.batch);
@@ -316,7 +316,7 @@ TEST(PipelineRecord, GoesThroughJson) {
     const auto text = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60)).dump();
     const auto back = pipeline_of_json(nlohmann::json::parse(text), "pipeline.json");
     EXPECT_TRUE(text == to_json(back).dump()) << pipeline;
-    EXPECT_EQ(1, back.held[0].versions);
+    EXPECT_EQ(1, back.peak_stash[0].versions);
   }
 }
 
@@ -352,8 +352,9 @@ TEST_F(Report, DrawsThePipelineOfRunsThatHaveOne) {
 
 TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
   const auto dir = run("a", "co2");
-  const Recipe recipe = staged_recipe("hop = 1");
-  const auto good = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60));
+  const Recipe recipe = staged_recipe("hop = 1\nsync_steps = 20\nmicrobatches = 4");
+  const auto traces = traces_of(schedule_of(recipe), 60, 0);
+  const auto good = to_json(*pipeline_record(recipe, traces, 60, traces));
   const auto wrong = [&](const std::string& where, const nlohmann::ordered_json& value) {
     auto json = good;
     json[nlohmann::ordered_json::json_pointer(where)] = value;
@@ -371,6 +372,12 @@ TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
   EXPECT_TRUE(has(wrong("/planned/stages/0", 1), "planned: a stage is not a list of blocks"));
   EXPECT_TRUE(has(wrong("/recorded/stages/0/0", {"X", 1, 0, 1}), "recorded: holds something that is not [\"F\""));
   EXPECT_TRUE(has(wrong("/recorded/stages/0/0/3", -1), "recorded: a block is from"));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0/1", -1), "recorded: a block is of batch -1, wanted 0 to"));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0/1", UINT64_MAX), "recorded: a block is of batch"));
+  EXPECT_TRUE(has(wrong("/sync", 1), "sync is not an object"));
+  for (const int64_t steps : {int64_t{0}, int64_t{500'000'000'000'000}})
+    EXPECT_TRUE(has(wrong("/sync/steps", steps), "sync: steps and microbatches must be at least 1"));
+  EXPECT_TRUE(has(wrong("/sync/costs", 1), "sync: costs is not a list of 4 stages"));
   write("a/pipeline.json", "[]");
   EXPECT_TRUE(has(complaint({dir}), "a/pipeline.json: not a JSON object"));
 }

@@ -65,7 +65,8 @@ TEST(ParseRecipe, TakesAnyLetterInQuotesAndCommentsAndNowhereElse) {
   EXPECT_EQ(
       parse_recipe("# für später\n[data]\npath = \"ä/\\\"ö'#\" # ü\nsuffix = 'ß\\'\n", "a").sections["data"]["path"],
       Value(std::string("ä/\"ö'#")));
-  EXPECT_EQ(error_in("[data]\nä = 1\n"), "mine.toml:2: a letter that is not ASCII stands outside quotes and comments");
+  EXPECT_EQ(error_in("[data]\nä = 1\n"),
+            "mine.toml:2: a character that is not ASCII stands outside quotes and comments");
   EXPECT_EQ(error_in("[data]\npath = \"\"\"ä\"\"\"\n"),
             "mine.toml:2: a recipe has no text of several lines (three quotes)");
   EXPECT_EQ(error_in("[data]\nlength = 6p\"ä\"\n").substr(0, 12), "mine.toml:2:") << "no text begins in a number";

@@ -224,7 +224,7 @@ TEST_F(StageWorker, ARunThatBeginsWithACheckpointCountsTheSynchronousStepsFromTh
   Recipe r = staged(late);
   const auto from = [&](int64_t step) { return home_ / "first" / "checkpoints" / fmt::format("step-{}", step); };
   EXPECT_EQ(run_of(r, {.from = from(4)}).weights_hash, run_of(r).weights_hash)
-      << "in the beginning nothing is under way";
+      << "in the beginning nothing is in flight";
   EXPECT_EQ(run_of(r, {.from = from(4)}).sync->steps, 6);
   EXPECT_FALSE(run_of(r, {.from = from(8)}).sync) << "its beginning is over";
 }

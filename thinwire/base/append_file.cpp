@@ -19,7 +19,16 @@ AppendFile::AppendFile(const std::filesystem::path& path)
   if (!S_ISREG(about.st_mode)) throw BadInput("{} is not a plain file", path.string());
 }
 
-void AppendFile::write_line(const std::string& line) { write_all(file_, line + "\n", path_); }
+void AppendFile::write_line(const std::string& line) {
+  struct stat before;
+  if (::fstat(file_, &before) != 0) throw_errno(path_);
+  try {
+    write_all(file_, line + "\n", path_);
+  } catch (const std::system_error&) {
+    [[maybe_unused]] const int cut = ::ftruncate(file_, before.st_size);  // readers skip half a line, too
+    throw;
+  }
+}
 
 void AppendFile::sync() {
   if (::fsync(file_) != 0) throw_errno(path_);

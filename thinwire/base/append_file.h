@@ -1,4 +1,5 @@
-// A file that only grows, a line at a time: records of what happens.
+// A file that only grows, a line at a time: metrics.jsonl and its like. Used by one thread and one process; readers may
+// see half of the last line.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@ class AppendFile {
   explicit AppendFile(const std::filesystem::path& path);
 
   // At the end of the file at once, with a line break; not yet flushed to disk. std::system_error with path and reason;
-  // a line may then be there in part.
+  // then the file is as it was before.
   void write_line(const std::string& line);
   void sync();  // what was written survives a power cut
 

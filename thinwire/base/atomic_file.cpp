@@ -48,7 +48,7 @@ Descriptor open_folder(const fs::path& folder, const fs::path& asked) {
 // What the names of its temporaries begin with: cut, for names have an end. After it come process, number and ".tmp".
 std::string stem_of(const fs::path& path) { return "." + path.filename().string().substr(0, 200) + "."; }
 
-// A new file under a name of its own; one that is there stays, somebody may be writing it.
+// A new file under a name of its own; one that exists stays: another process may be writing it.
 Descriptor create(int folder, const fs::path& path, std::string& name) {
   for (int attempt = 0;; ++attempt) {
     name = fmt::format("{}{}-{}.tmp", stem_of(path), ::getpid(), attempt);
@@ -98,6 +98,14 @@ void remove_leftovers(const fs::path& path) {
     const auto middle = name.substr(stem.size(), name.size() - stem.size() - kEnd.size());
     if (middle.find_first_not_of("0123456789-") == std::string::npos) fs::remove(entry.path());
   }
+}
+
+void create_folders(const fs::path& folder) {
+  if (folder.empty() || fs::is_directory(folder)) return;
+  create_folders(folder.parent_path());
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(folder);
+  if (!fs::is_directory(folder)) throw BadInput("{} is not a directory", folder.string());
+  sync_folder(folder_of(folder));
 }
 
 void sync_folder(const fs::path& folder) { flush_folder(open_folder(folder, folder), folder); }

@@ -8,14 +8,15 @@
 
 namespace thinwire {
 
+// What a file holds, for a manifest.
 struct Written {
   int64_t bytes = 0;
   uint64_t xxh3 = 0;  // of what was meant to be in it
 };
 
 // Puts `parts`, one after the other, into the file at `path`: they are written beside it under a name that nothing else
-// has (no link is followed), flushed to disk, renamed, and the folder is flushed too. Whoever opens `path`, also after
-// a crash, finds the old file or the new one. From any thread and process; of two who write one path, one wins.
+// has (no link is followed), flushed to disk, renamed, and the folder is flushed too. A reader of `path`, also after a
+// crash, finds the old file or the new one. From any thread and process; of two that write one path, one wins.
 //
 // BadInput if something is there that is not a plain file: a folder, a device, a pipe, a link. Else what fails is
 // std::system_error with path and reason ("x.html: No space left on device"); then the old file is as it was, and
@@ -23,8 +24,12 @@ struct Written {
 // cut.)
 Written write_file(const std::filesystem::path& path, const std::vector<std::string_view>& parts);
 
-// Removes what writers of `path` that were killed left beside it. Only for one who knows that nobody writes it now.
+// Removes what writers of `path` that were killed left beside it. Only where no other process or thread
+// writes it now.
 void remove_leftovers(const std::filesystem::path& path);
+
+// Makes a folder and those above it where they are missing, each as durable as a file. std::system_error as above.
+void create_folders(const std::filesystem::path& folder);
 
 // Makes the names in a folder as durable as the files behind them. std::system_error as above.
 void sync_folder(const std::filesystem::path& folder);

@@ -1,4 +1,5 @@
-// Time as Thinwire measures it: the monotonic clock, in seconds.
+// Time as Thinwire measures it: the monotonic clock, in seconds. It has no meaning on another machine: what travels is
+// a duration.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Work that whoever asks for it may do later.
+// Work that a caller may have done later: how a backward pass leaves the weights' gradients for after the send.
 //
 // Some results are needed at once and others are not: of a backward pass, the gradient of the input is what the stage
 // before waits for, that of the weights can wait. Code that makes such a result calls defer(); it runs there and
@@ -18,7 +18,7 @@ class DeferredWork {
   ~DeferredWork() { open() = outer_; }
   DeferredWork(const DeferredWork&) = delete;
 
-  // What was put off since it was opened.
+  // What was deferred since it was opened, in order. The caller runs it, or drops it.
   std::vector<Job> take() { return std::exchange(jobs_, {}); }
   static bool is_open() { return open() != nullptr; }
   static void add(Job job) { open()->jobs_.push_back(std::move(job)); }

@@ -25,24 +25,24 @@ size_t edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& words) {
+std::string nearest(std::string_view name, const std::vector<std::string>& names) {
   std::string best;
-  size_t least = std::max<size_t>(2, word.size() / 2) + 1;
-  for (const auto& candidate : words) {
-    const size_t distance = edits(word, candidate);
-    if (distance < least && distance < std::max(word.size(), candidate.size())) least = distance, best = candidate;
+  size_t least = std::max<size_t>(2, name.size() / 2) + 1;
+  for (const auto& candidate : names) {
+    const size_t distance = edits(name, candidate);
+    if (distance < least && distance < std::max(name.size(), candidate.size())) least = distance, best = candidate;
   }
   return best;
 }
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& words, const Quotes& quotes) {
-  const std::string near = nearest(word, words);
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& names, const Quotes& quotes) {
+  const std::string near = nearest(name, names);
   return near.empty() ? "" : fmt::format("; did you mean {}{}{}?", quotes.open, near, quotes.close);
 }
 
-std::string did_you_mean_or_list(std::string_view word, const std::vector<std::string>& words, const Quotes& quotes) {
-  const std::string hint = did_you_mean(word, words, quotes);
-  return hint.empty() ? fmt::format(" (there are: {})", fmt::join(words, ", ")) : hint;
+std::string did_you_mean_or_list(std::string_view name, const std::vector<std::string>& names, const Quotes& quotes) {
+  const std::string hint = did_you_mean(name, names, quotes);
+  return hint.empty() ? fmt::format(" (there are: {})", fmt::join(names, ", ")) : hint;
 }
 
 }  // namespace thinwire

@@ -1,4 +1,5 @@
-// The two failures a caller is meant to tell apart by type. (A lost or late peer is the third: thinwire/comm/errors.h.)
+// The two failures a caller is meant to distinguish by type. (A lost or late peer is the third:
+// thinwire/comm/errors.h.)
 //
 //   BadInput   the person asked for something that cannot be: an unknown key, a wrong unit, a missing file.
 //              The program answers with one line on stderr and exit code 2.
@@ -13,6 +14,8 @@
 
 namespace thinwire {
 
+// Takes a fmt format string and its arguments. Say what was wanted and what came: "train.steps must be at least 1, got
+// 0".
 struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
   template <class... Args>
@@ -20,7 +23,8 @@ struct BadInput : std::runtime_error {
       : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
 };
 
-// What a person should read of an exception: one line, without LibTorch's backtrace, fit for a terminal.
+// What a person should read of an exception: one line, without LibTorch's backtrace, fit for a terminal
+// (printable.h).
 std::string one_line(const std::exception& error);
 
 }  // namespace thinwire

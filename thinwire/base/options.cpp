@@ -66,7 +66,7 @@ std::string toml_text(const Value& value) {
 }
 
 std::string Limit::text() const {
-  if (!words.empty()) return fmt::format("one of {}", fmt::join(words, ", "));
+  if (!choices.empty()) return fmt::format("one of {}", fmt::join(choices, ", "));
   const std::string lower = low == -kInf ? "" : fmt::format("{} {}", low_open ? "above" : "at least", low);
   const std::string upper = high == kInf ? "" : fmt::format("{} {}", high_open ? "below" : "at most", high);
   if (low == high) return fmt::format("{}", low);
@@ -79,7 +79,7 @@ Limit above(double low) { return {low, kInf, true, false, {}}; }
 Limit between(double low, double high) { return {low, high, false, false, {}}; }
 Limit at_least_below(double low, double high) { return {low, high, false, true, {}}; }
 Limit above_up_to(double low, double high) { return {low, high, true, false, {}}; }
-Limit one_of(std::vector<std::string> words) { return {-kInf, kInf, false, false, std::move(words)}; }
+Limit one_of(std::vector<std::string> choices) { return {-kInf, kInf, false, false, std::move(choices)}; }
 
 void read(const Value& value, const std::string& name, int64_t& field, const Limit& limit) {
   auto* v = std::get_if<int64_t>(&value);
@@ -109,8 +109,9 @@ void read(const Value& value, const std::string& name, bool& field, const Limit&
 void read(const Value& value, const std::string& name, std::string& field, const Limit& limit) {
   auto* v = std::get_if<std::string>(&value);
   if (!v) wrong_type(name, "a text in quotes", value);
-  if (!limit.words.empty() && std::ranges::find(limit.words, *v) == limit.words.end()) {
-    throw BadInput("{} must be {}, got \"{}\"{}", name, limit.text(), *v, did_you_mean(*v, limit.words, {"\"", "\""}));
+  if (!limit.choices.empty() && std::ranges::find(limit.choices, *v) == limit.choices.end()) {
+    throw BadInput("{} must be {}, got \"{}\"{}", name, limit.text(), *v,
+                   did_you_mean(*v, limit.choices, {"\"", "\""}));
   }
   field = *v;
 }

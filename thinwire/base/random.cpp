@@ -4,9 +4,9 @@
 
 namespace thinwire {
 
-uint64_t hash64(std::initializer_list<uint64_t> words) {
+uint64_t hash64(std::initializer_list<uint64_t> values) {
   uint64_t state = 0;
-  for (uint64_t w : words) {
+  for (uint64_t w : values) {
     uint64_t z = (state ^ w) + 0x9e3779b97f4a7c15ull;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;

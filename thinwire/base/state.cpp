@@ -2,18 +2,51 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/logical_not.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+
+#include "thinwire/base/errors.h"
 
 namespace thinwire {
 namespace {
 
 const at::Tensor& find(const State& state, const std::string& name) {
   auto it = state.find(name);
-  TORCH_CHECK(it != state.end(), "[state] the saved state has no entry '", name, "'");
+  if (it == state.end()) throw BadInput("the saved state has no '{}'", name);
   return it->second.value;
+}
+
+// "Float [3, 4]"; of a single number "Long".
+std::string kind_of(at::ScalarType type, at::IntArrayRef sizes) {
+  return sizes.empty() ? c10::toString(type) : fmt::format("{} [{}]", c10::toString(type), fmt::join(sizes, ", "));
+}
+
+const at::Tensor& find(const State& state, const std::string& name, at::ScalarType type, at::IntArrayRef sizes) {
+  const at::Tensor& value = find(state, name);
+  if (value.scalar_type() != type || value.sizes() != sizes)
+    throw BadInput("the saved '{}' must be {}, got {}", name, kind_of(type, sizes),
+                   kind_of(value.scalar_type(), value.sizes()));
+  return value;
+}
+
+template <class T>
+std::string range_text(T least, T most, T lowest, T highest) {
+  if (least == most) return fmt::format("{}", least);
+  if (most < highest) return fmt::format("from {} to {}", least, most);
+  return least > lowest ? fmt::format("finite and at least {}", least) : "finite";
+}
+
+// NaN is in no range.
+template <class T>
+T checked(const std::string& name, T value, T least, T most) {
+  if (value >= least && value <= most) return value;
+  using Most = std::numeric_limits<T>;
+  throw BadInput("the saved '{}' must be {}, got {}", name, range_text(least, most, Most::lowest(), Most::max()),
+                 value);
 }
 
 }  // namespace
@@ -26,24 +59,23 @@ void put(State& state, const std::string& name, int64_t value, Scope scope) {
   state[name] = {at::scalar_tensor(value, at::kLong), scope};
 }
 
-double get_double(const State& state, const std::string& name) {
-  const auto& value = find(state, name);
-  TORCH_CHECK(value.scalar_type() == at::kDouble && value.numel() == 1, "[state] '", name, "' is not one fp64 number");
-  return value.item<double>();
+int64_t get_int(const State& state, const std::string& name, int64_t least, int64_t most) {
+  return checked(name, find(state, name, at::kLong, {}).item<int64_t>(), least, most);
 }
 
-int64_t get_int(const State& state, const std::string& name) {
-  const auto& value = find(state, name);
-  TORCH_CHECK(value.scalar_type() == at::kLong && value.numel() == 1, "[state] '", name, "' is not one int64 number");
-  return value.item<int64_t>();
+double get_double(const State& state, const std::string& name, double least, double most) {
+  return checked(name, find(state, name, at::kDouble, {}).item<double>(), least, most);
 }
 
 void get(const State& state, const std::string& name, at::Tensor into) {
-  const auto& value = find(state, name);
-  TORCH_CHECK(value.sizes() == into.sizes() && value.scalar_type() == into.scalar_type(), "[state] '", name,
-              "' should be ", into.scalar_type(), into.sizes(), ", the saved one is ", value.scalar_type(),
-              value.sizes());
-  into.copy_(value);
+  into.copy_(find(state, name, into.scalar_type(), into.sizes()));
+}
+
+void get(const State& state, const std::string& name, at::Tensor into, double least, double most) {
+  const at::Tensor value = find(state, name, into.scalar_type(), into.sizes()).to(at::kDouble).view(-1);
+  const at::Tensor wrong = at::logical_not(value.ge(least).logical_and(value.le(most))).nonzero();
+  if (wrong.numel() > 0) checked(name, value[wrong[0].item<int64_t>()].item<double>(), least, most);
+  into.copy_(value.view(into.sizes()));
 }
 
 bool is_finite(const State& state) {

@@ -1,6 +1,6 @@
-// When a rank did what, for a picture: the newest so many stretches of time of each kind.
+// When a rank did what, for a picture: the newest intervals of each kind, in this rank's monotonic time.
 //
-// Thread-safe; adding one costs a lock and no allocation once it is full.
+// Thread-safe; adding one costs a lock and no allocation once it is full. Recording changes no result.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace thinwire {
 enum class TraceKind {
   step,      // of training
   wait,      // for the wire
-  transfer,  // an exchange under way; its number: bytes
+  transfer,  // an exchange in flight; its number: bytes
   forward,   // of a stage, and so on; its number: which minibatch
   backward,
   weights,
@@ -32,8 +32,10 @@ struct Interval {
 
 class Trace {
  public:
+  // Keeps the last `newest` intervals of each kind.
   explicit Trace(size_t newest) : newest_(newest) {}
 
+  // One interval that is over; of a full kind the oldest is dropped.
   void add(TraceKind what, Clock::time_point begin, Clock::time_point end, int64_t number = 0) {
     std::lock_guard lock(mutex_);
     auto& kept = kept_[static_cast<int>(what)];
@@ -41,6 +43,7 @@ class Trace {
     kept.push_back({begin, end, number});
   }
 
+  // A copy, in the order of add().
   std::vector<Interval> of(TraceKind what) const {
     std::lock_guard lock(mutex_);
     const auto& kept = kept_[static_cast<int>(what)];

@@ -1,5 +1,6 @@
 // Numbers that carry their unit: "25MiB", "20ms", "100mbit". Reading is strict: a number without a unit, or with
-// the unit of something else, is BadInput that says what was wanted.
+// the unit of something else, is BadInput that says what was wanted. Writing gives a text that reads back as the
+// same number.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct Bytes {
 void from_text(std::string_view text, Bytes& out);
 std::string to_text(const Bytes& bytes);
 
-// "20ms", "1.5s", "3us", "2min": seconds.
+// "20ms", "1.5s", "3us", "2min": seconds, at least 0.
 double parse_seconds(std::string_view text);
 std::string seconds_text(double seconds);
 

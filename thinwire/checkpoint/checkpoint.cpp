@@ -28,6 +28,7 @@ constexpr const char* kFormat = "thinwire-checkpoint";
 constexpr uint64_t kVersion = 1;
 constexpr int kMaxDepth = 64;               // of the manifest's JSON
 constexpr int64_t kMaxManifest = 64 << 20;  // bytes
+constexpr uint64_t kMostRanks = 1 << 20;    // of a kind: more would not fit into a manifest
 
 fs::path home_of(const fs::path& run) { return run / "checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("step-{}", step); }
@@ -38,6 +39,15 @@ std::string stage_name(int64_t stage, int64_t stages) { return stages == 1 ? "" 
 std::string all_name(int64_t stage, int64_t stages) { return stage_name(stage, stages) + "all.safetensors"; }
 std::string replica_name(int64_t replica, int64_t stage, int64_t stages) {
   return fmt::format("{}replica-{}.safetensors", stage_name(stage, stages), replica);
+}
+
+std::vector<std::string> names_of(int64_t replicas, int64_t stages) {
+  std::vector<std::string> names;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    names.push_back(all_name(stage, stages));
+    for (int64_t replica = 0; replica < replicas; ++replica) names.push_back(replica_name(replica, stage, stages));
+  }
+  return names;
 }
 
 std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
@@ -70,7 +80,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// The steps of all whole checkpoints, ascending.
+// The steps of all checkpoints by their names, ascending: one that cannot be read is one, too.
 std::vector<int64_t> steps_in(const fs::path& home) {
   constexpr std::string_view kPrefix = "step-";
   std::vector<int64_t> steps;
@@ -78,21 +88,16 @@ std::vector<int64_t> steps_in(const fs::path& home) {
     int64_t step = -1;
     if (!name.starts_with(kPrefix)) continue;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    std::error_code ignored;
-    if (step >= 0 && name == step_name(step) && fs::is_regular_file(home / name / kManifest, ignored))
-      steps.push_back(step);
+    if (step >= 0 && name == step_name(step)) steps.push_back(step);
   }
   std::ranges::sort(steps);
   return steps;
 }
 
 void prepare(const fs::path& home, const fs::path& draft) {
-  std::error_code error;
-  fs::create_directories(home, error);
-  check(error, home);
+  create_folders(home);
   recover(home.parent_path());
-  for (const std::string& name : names_in(home))
-    if (name.starts_with(".step-") && (name.ends_with(".tmp") || name.ends_with(".old"))) remove_tree(home / name);
+  std::error_code error;
   fs::create_directory(draft, error);
   check(error, draft);
 }
@@ -119,15 +124,16 @@ void publish(const fs::path& draft, const fs::path& place) {
   remove_tree(draft);
 }
 
-// A checkpoint loses its name before its files, so that no reader takes the rest for a whole one. The one just saved
-// stays even if older ones have larger numbers.
+// A checkpoint loses its name before its files, so that no reader takes the rest for a whole one. Those after the one
+// just saved go, too: the run was taken up again before them.
 void prune(const fs::path& home, int64_t saved, int64_t keep) {
-  std::vector<int64_t> others = steps_in(home);
-  std::erase(others, saved);
-  for (; std::ssize(others) > keep - 1; others.erase(others.begin())) {
-    rename_tree(home / step_name(others.front()), home / draft_name(others.front()));
-    remove_tree(home / draft_name(others.front()));
-  }
+  const auto remove = [&](int64_t step) {
+    rename_tree(home / step_name(step), home / draft_name(step));
+    remove_tree(home / draft_name(step));
+  };
+  std::vector<int64_t> steps = steps_in(home);
+  for (; steps.back() > saved; steps.pop_back()) remove(steps.back());
+  for (; std::ssize(steps) > keep; steps.erase(steps.begin())) remove(steps.front());
 }
 
 // --- ranks
@@ -167,8 +173,8 @@ Written write_part(const fs::path& path, const State& state, bool all_equal) {
   return write_safetensors(path, tensors);
 }
 
-// The XXH3 that the manifest has of itself.
-std::string seal_of(json manifest) {
+// The XXH3 of the manifest without its own field of that name.
+std::string manifest_hash(json manifest) {
   manifest.erase("xxh3");
   return hash_of(manifest.dump());
 }
@@ -200,12 +206,18 @@ json parse_manifest(const std::string& text, const fs::path& path) {
   TORCH_CHECK(format == kFormat, path.string(), ": not a manifest of ", kFormat);
   const auto version = field(manifest, "version", json::value_t::number_unsigned, path).get<uint64_t>();
   TORCH_CHECK(version == kVersion, path.string(), ": wanted version ", kVersion, ", is ", version);
-  const std::string seal = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
-  TORCH_CHECK(seal == seal_of(manifest), path.string(), ": damaged, its XXH3 does not fit");
+  const std::string hash = field(manifest, "xxh3", json::value_t::string, path).get<std::string>();
+  TORCH_CHECK(hash == manifest_hash(manifest), path.string(), ": damaged, its XXH3 does not fit");
   field(manifest, "step", json::value_t::number_unsigned, path);
-  field(manifest, "replicas", json::value_t::number_unsigned, path);
-  if (manifest.contains("stages")) field(manifest, "stages", json::value_t::number_unsigned, path);
-  field(manifest, "files", json::value_t::object, path);
+  const auto replicas = field(manifest, "replicas", json::value_t::number_unsigned, path).get<uint64_t>();
+  uint64_t stages = 1;
+  if (manifest.contains("stages")) stages = field(manifest, "stages", json::value_t::number_unsigned, path);
+  // As many as there must be, each under its own name: no other name is ever looked for.
+  const json& files = field(manifest, "files", json::value_t::object, path);
+  TORCH_CHECK(0 < replicas && replicas <= kMostRanks && 0 < stages && stages <= kMostRanks &&
+                  files.size() == stages * (replicas + 1),
+              path.string(), ": ", replicas, " replicas of ", stages, " stages do not have ", files.size(), " files");
+  for (const std::string& name : names_of(replicas, stages)) field(files, name, json::value_t::object, path);
   TORCH_CHECK(manifest.contains("facts"), path.string(), ": has no 'facts'");
   return manifest;
 }
@@ -220,24 +232,30 @@ std::string manifest_text(const fs::path& path, int64_t step, const json& facts,
   json manifest{{"format", kFormat},          {"version", kVersion}, {"step", step},
                 {"replicas", shape.replicas}, {"facts", facts},      {"files", files}};
   if (shape.stages > 1) manifest["stages"] = shape.stages;
-  manifest["xxh3"] = seal_of(manifest);
+  manifest["xxh3"] = manifest_hash(manifest);
   const std::string text = manifest.dump(2) + "\n";
   parse_manifest(text, path);  // facts that could not be read back must not get onto disk
   return text;
 }
 
-Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
+// The bytes of a file, if they are those that the manifest says.
+std::string read_verified(const fs::path& folder, const std::string& name, const json& files) {
   const fs::path path = folder / name, manifest = folder / kManifest;
   const json& about = field(files, name, json::value_t::object, manifest);
   const auto bytes = field(about, "bytes", json::value_t::number_unsigned, manifest).get<uint64_t>();
   const std::string hash = field(about, "xxh3", json::value_t::string, manifest).get<std::string>();
-  std::error_code error;
-  const uint64_t size = fs::file_size(path, error);
-  check(error, path);
-  TORCH_CHECK(size == bytes, path.string(), ": wanted ", bytes, " bytes, has ", size);
-  const std::string text = read_file(path);
+  std::string text = read_file_in(folder, name);
+  TORCH_CHECK(text.size() == bytes, path.string(), ": wanted ", bytes, " bytes, has ", text.size());
   TORCH_CHECK(hash_of(text) == hash, path.string(), ": damaged, wanted XXH3 ", hash, ", has ", hash_of(text));
-  return parse_safetensors(text, path.string());
+  return text;
+}
+
+Safetensors read_part(const fs::path& folder, const std::string& name, const json& files) {
+  return parse_safetensors(read_verified(folder, name, files), (folder / name).string());
+}
+
+json manifest_in(const fs::path& folder) {
+  return parse_manifest(read_file_in(folder, kManifest, kMaxManifest), folder / kManifest);
 }
 
 }  // namespace
@@ -249,12 +267,12 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
   TORCH_CHECK(shape.ranks() == world.size(), "[checkpoint] ", world.size(), " ranks cannot be ", shape.replicas,
               " replicas of ", shape.stages, " stages");
   const fs::path home = home_of(run), draft = home / draft_name(step);
-  const bool keeps_house = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
+  const bool owns_folders = world.is_rank0() || !world.shares_disk;  // makes, names and removes folders
   const comm::Coordinates here = shape.of(world.rank());
   Written all, own;
 
   together(world, draft, [&] {
-    if (keeps_house) prepare(home, draft);
+    if (owns_folders) prepare(home, draft);
   });
   together(world, draft, [&] {
     if (here.replica == 0 || !world.shares_disk)
@@ -275,40 +293,44 @@ void save(const fs::path& run, int64_t step, const State& state, const json& fac
   });
   manifest = world.broadcast_bytes(std::move(manifest));
   together(world, draft, [&] {
-    if (!keeps_house) return;
+    if (!owns_folders) return;
     write_file(draft / kManifest, {manifest});
     publish(draft, home / step_name(step));
   });
   together(world, draft, [&] {  // not before every rank has the new one
-    if (keeps_house) prune(home, step, keep);
+    if (owns_folders) prune(home, step, keep);
   });
 }
 
 void recover(const fs::path& run) {
   const fs::path home = home_of(run);
   for (const std::string& name : names_in(home)) {
-    if (!name.starts_with(".step-") || !name.ends_with(".old")) continue;
-    const fs::path place = home / name.substr(1, name.size() - 5);
-    if (!fs::exists(fs::symlink_status(place))) rename_tree(home / name, place);
+    if (!name.starts_with(".step-")) continue;
+    if (name.ends_with(".old")) {
+      const fs::path place = home / name.substr(1, name.size() - 5);
+      if (!fs::exists(fs::symlink_status(place))) rename_tree(home / name, place);
+    }
+    if (name.ends_with(".old") || name.ends_with(".tmp")) remove_tree(home / name);
   }
 }
 
 fs::path folder_of(const fs::path& run, int64_t step) { return home_of(run) / step_name(step); }
 
+std::vector<int64_t> steps(const fs::path& run) { return steps_in(home_of(run)); }
+
 int64_t newest(const fs::path& run) {
-  const std::vector<int64_t> steps = steps_in(home_of(run));
-  return steps.empty() ? -1 : steps.back();
+  const std::vector<int64_t> all = steps(run);
+  return all.empty() ? -1 : all.back();
 }
 
 Manifest read_manifest(const fs::path& folder) {
-  const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
+  json manifest = manifest_in(folder);
   return {manifest["replicas"].get<int64_t>(), manifest.value("stages", int64_t{1}), std::move(manifest["facts"])};
 }
 
 Loaded load(const fs::path& folder, int replica, int stage) {
   const fs::path path = folder / kManifest;
-  json manifest = parse_manifest(read_file(path, kMaxManifest), path);
+  json manifest = manifest_in(folder);
   const auto replicas = manifest["replicas"].get<uint64_t>(), stages = manifest.value("stages", uint64_t{1});
   TORCH_CHECK(replica >= 0 && static_cast<uint64_t>(replica) < replicas, path.string(), ": wanted replica ", replica,
               ", the checkpoint has ", replicas, " (counted from 0)");
@@ -325,6 +347,11 @@ Loaded load(const fs::path& folder, int replica, int stage) {
   }
   loaded.facts = std::move(manifest["facts"]);
   return loaded;
+}
+
+void verify(const fs::path& folder) {
+  const json manifest = manifest_in(folder);
+  for (const auto& file : manifest["files"].items()) read_verified(folder, file.key(), manifest["files"]);
 }
 
 }  // namespace thinwire::checkpoint

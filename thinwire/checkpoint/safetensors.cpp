@@ -199,10 +199,10 @@ Safetensors parse_safetensors(const std::string& bytes, const std::string& name)
       continue;
     }
     TORCH_CHECK(entry.is_object(), name, ": ", kMetadata, " should be an object, is ", entry.type_name());
-    for (const auto& [word, value] : entry.items()) {
-      TORCH_CHECK(value.is_string(), name, ": ", kMetadata, " ", quoted(word), " should be a string, is ",
+    for (const auto& [key, value] : entry.items()) {
+      TORCH_CHECK(value.is_string(), name, ": ", kMetadata, " ", quoted(key), " should be a string, is ",
                   value.type_name());
-      result.metadata[word] = value.get<std::string>();
+      result.metadata[key] = value.get<std::string>();
     }
   }
   check_cover(parts, static_cast<int64_t>(data.size()), name);

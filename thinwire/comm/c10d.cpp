@@ -38,7 +38,7 @@ struct Packet {
 };
 at::Tensor packet_memory() { return at::empty({static_cast<int64_t>(sizeof(PacketHeader) + kPacketBytes)}, at::kByte); }
 
-// Wakes the writers; outlives them, because Frames may nudge to the last.
+// Wakes the writers; outlives them, because Frames may notify to the last.
 class Bells {
  public:
   explicit Bells(int size) : rung_(size) {}
@@ -121,7 +121,7 @@ class Conversation {
     try {
       work();
     } catch (const std::exception&) {  // Gloo says the same in many words, other ones on every rank
-      frames_->cut(peer_, kClosed);
+      frames_->disconnect(peer_, kClosed);
     }
   }
 
@@ -168,7 +168,7 @@ class Conversation {
       PacketHeader header;
       std::memcpy(&header, packet.data(), sizeof header);
       if (header.magic != PacketHeader::kMagic || header.size > kPacketBytes) {
-        frames_->cut(peer_, fmt::format("it sent a packet that makes no sense, of {} bytes", header.size));
+        frames_->disconnect(peer_, fmt::format("it sent a packet that makes no sense, of {} bytes", header.size));
         return;
       }
       if (!frames_->take_bytes(peer_, {packet.data() + sizeof header, header.size})) return;

@@ -1,6 +1,6 @@
 // Ranks as processes that torch.distributed has joined: the transport over a c10d process group, and its world.
 //
-// The group must be Gloo's, of C++, and used by nobody else: it is made by the launcher (python/thinwire/__main__.py)
+// The group must be Gloo's, of C++, and used by nothing else: it is made by the launcher (python/thinwire/__main__.py)
 // and found here by its name. Only tagged send and recv are used; collectives are those of transport_group.h, so
 // results are the same bits as everywhere. Every pair of ranks keeps a window of receives posted, of which each takes a
 // packet of the stream (frames.h): Gloo sends nothing before the other side is ready for it, so a receive that is
@@ -19,7 +19,7 @@ namespace thinwire::comm {
 
 struct C10dOptions {
   double timeout_s = 300;  // how long a rank waits for a message before it throws Timeout; Transport::set_timeout
-  double connect_s = 300;  // how long until all ranks are there
+  double connect_s = 300;  // how long until all ranks have joined
   Identity identity = {};
 };
 

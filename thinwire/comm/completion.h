@@ -1,4 +1,4 @@
-// Work whose end somebody announces: the part of a collective that callers wait for.
+// Work that another thread completes (a promise): the part of a collective that callers wait for. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class Completion : public Work {
     std::lock_guard lock(mutex_);
     return finished_;
   }
-  // Once. What `failure` holds is thrown by every wait().
+  // By the one who does the work, once. What `failure` holds is thrown by every wait(), now waiting or later.
   void complete(std::exception_ptr failure = nullptr) {
     {
       std::lock_guard lock(mutex_);

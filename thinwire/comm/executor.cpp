@@ -7,7 +7,7 @@
 namespace thinwire::comm {
 namespace {
 
-// Somebody has to notice that a message is overdue.
+// A message that is overdue causes no change: it is noticed by polling.
 constexpr auto kLookAtLeastEvery = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -21,7 +21,7 @@ bool Pending::finished() {
   return true;
 }
 
-Clock::time_point Pending::look_again() const {
+Clock::time_point Pending::next_poll() const {
   if (works_.empty()) return Clock::time_point::max();
   const auto when = works_.front()->not_before();
   return when == Clock::time_point::min() ? Clock::time_point::max() : when;
@@ -80,7 +80,7 @@ void Executor::run(Shared& shared) {
     auto until = Clock::time_point::max();
     const size_t finished = std::erase_if(tasks, [&](const TaskPtr& task) {
       if (task->advance()) return true;
-      until = std::min(until, task->look_again());
+      until = std::min(until, task->next_poll());
       return false;
     });
     if (finished > 0) continue;  // others may be made of those

@@ -16,25 +16,25 @@ FramedTransport::FramedTransport(std::shared_ptr<Frames> frames,
     depart();
     throw;
   }
-  pulse_ = std::thread([this] {
+  heartbeat_ = std::thread([this] {
     std::unique_lock lock(mutex_);
-    while (!stopped_.wait_for(lock, frames_->pulse_interval(), [this] { return stopping_; })) frames_->pulse();
+    while (!stopped_.wait_for(lock, frames_->heartbeat_interval(), [this] { return stopping_; })) frames_->heartbeat();
   });
 }
 
 FramedTransport::~FramedTransport() { depart(); }
 
 void FramedTransport::depart() {
-  if (pulse_.joinable()) {
+  if (heartbeat_.joinable()) {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
     stopped_.notify_all();
-    pulse_.join();
+    heartbeat_.join();
   }
   const bool over = frames_->mailbox()->look([] { return false; });
-  const double timeout_s = frames_->patience().timeout_s;
+  const double timeout_s = frames_->timeouts().timeout_s;
   frames_->leave();
   frames_->await_end(departure_.awaits_goodbyes,
                      Clock::now() + to_duration(over ? std::min(timeout_s, departure_.after_failure_s) : timeout_s));
@@ -43,7 +43,7 @@ void FramedTransport::depart() {
 
 void FramedTransport::check(const at::Tensor& bytes, int peer, int64_t tag) const {
   TORCH_CHECK(bytes.is_contiguous() && bytes.device().is_cpu(), "[comm] a message is a contiguous CPU tensor");
-  TORCH_CHECK(bytes.nbytes() <= Header::kMostBytes, "[comm] a message of ", bytes.nbytes(), " bytes is too long");
+  TORCH_CHECK(bytes.nbytes() <= Header::kMaxBytes, "[comm] a message of ", bytes.nbytes(), " bytes is too long");
   TORCH_CHECK(peer >= 0 && peer < size(), "[comm] there is no rank ", peer, " among ", size());
   TORCH_CHECK(tag >= 0, "[comm] a tag is not negative, got ", tag);
 }
@@ -53,13 +53,13 @@ WorkPtr FramedTransport::send(at::Tensor bytes, int to, int64_t tag) {
   return frames_->send(std::move(bytes), to, tag);
 }
 
-ReceiptPtr FramedTransport::recv(at::Tensor bytes, int from, int64_t tag) {
+RecvWorkPtr FramedTransport::recv(at::Tensor bytes, int from, int64_t tag) {
   check(bytes, from, tag);
   return frames_->mailbox()->recv(std::move(bytes), from, tag);
 }
 
 void FramedTransport::sleep_until(Clock::time_point when) {
-  excuse_until(when);
+  extend_timeouts_until(when);
   frames_->mailbox()->sleep_until(when);
 }
 

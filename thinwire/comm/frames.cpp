@@ -17,10 +17,10 @@ at::Tensor copy_of(const void* from, size_t size) {
   if (size > 0) std::memcpy(bytes.mutable_data_ptr(), from, size);
   return bytes;
 }
-at::Tensor copy_of(const std::string& words) {
-  return copy_of(words.data(), std::min<size_t>(words.size(), Header::kMostWords));
+at::Tensor copy_of(const std::string& text) {
+  return copy_of(text.data(), std::min<size_t>(text.size(), Header::kMaxText));
 }
-std::string words_of(const at::Tensor& bytes) {
+std::string text_of(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
@@ -42,8 +42,8 @@ Frames::Frame Frames::frame_of(Header::Kind kind, int64_t tag, at::Tensor bytes)
 }
 Frames::Frame Frames::lost(int rank, const std::string& why) { return frame_of(Header::lost, rank, copy_of(why)); }
 
-Frames::Frames(int rank, int size, double timeout_s, const Identity& identity, std::function<void(int)> nudge)
-    : rank_(rank), identity_(identity), nudge_(std::move(nudge)), patience_(std::make_shared<Patience>(timeout_s)) {
+Frames::Frames(int rank, int size, double timeout_s, const Identity& identity, std::function<void(int)> notify)
+    : rank_(rank), identity_(identity), notify_(std::move(notify)), timeouts_(std::make_shared<Timeouts>(timeout_s)) {
   TORCH_CHECK(rank >= 0 && rank < size, "[comm] there is no rank ", rank, " among ", size);
   for (int peer = 0; peer < size; ++peer) {
     peers_.push_back(std::make_unique<Peer>());
@@ -53,11 +53,11 @@ Frames::Frames(int rank, int size, double timeout_s, const Identity& identity, s
 }
 
 std::shared_ptr<Frames> Frames::make(int rank, int size, double timeout_s, const Identity& identity,
-                                     std::function<void(int)> nudge) {
-  std::shared_ptr<Frames> frames(new Frames(rank, size, timeout_s, identity, std::move(nudge)));
+                                     std::function<void(int)> notify) {
+  std::shared_ptr<Frames> frames(new Frames(rank, size, timeout_s, identity, std::move(notify)));
   frames->mailbox_ =
-      std::make_shared<Mailbox>(rank, frames->patience_, [told = std::weak_ptr(frames)](const Timeout& overdue) {
-        if (auto all = told.lock())
+      std::make_shared<Mailbox>(rank, frames->timeouts_, [weak = std::weak_ptr(frames)](const Timeout& overdue) {
+        if (auto all = weak.lock())
           all->end(frame_of(Header::late, all->silent(overdue.rank), copy_of(&overdue.seconds, sizeof overdue.seconds)),
                    true);
       });
@@ -77,25 +77,25 @@ WorkPtr Frames::send(at::Tensor bytes, int to, int64_t tag) {
     std::lock_guard lock(peer.mutex);
     if (!over_) peer.add(std::move(frame));
   }
-  nudge_(to);
+  notify_(to);
   return mailbox_->sending(to, std::move(sent));
 }
 
-void Frames::excuse_until(Clock::time_point when) {
-  patience_->excuse_until(when);
+void Frames::extend_timeouts_until(Clock::time_point when) {
+  timeouts_->extend_timeouts_until(when);
   const auto now = Clock::now();
   {
-    std::lock_guard lock(excuse_mutex_);
-    if (when <= now || when <= excused_) return;  // they know
-    excused_ = when;
+    std::lock_guard lock(extension_mutex_);
+    if (when <= now || when <= extended_) return;  // they know
+    extended_ = when;
   }
-  const int64_t nanoseconds = std::min<int64_t>((when - now).count(), Header::kLongestExcuse);
+  const int64_t nanoseconds = std::min<int64_t>((when - now).count(), Header::kLongestExtension);
   for (int to = 0; to < size(); ++to) {
     {
       std::lock_guard lock(peers_[to]->mutex);
-      peers_[to]->add_ahead(frame_of(Header::excuse, nanoseconds));
+      peers_[to]->add_ahead(frame_of(Header::extend, nanoseconds));
     }
-    nudge_(to);
+    notify_(to);
   }
 }
 
@@ -104,7 +104,7 @@ void Frames::fail(int rank, const std::string& why) {
   end(lost(rank, why), true);
 }
 
-// The same on the rank that tells and on those that are told.
+// The same on the rank that announces a failure and on those that hear of it.
 Failure Frames::failure_of(const Header& header, const at::Tensor& bytes) const {
   const auto rank = static_cast<int>(header.tag);
   if (header.kind == Header::lost) {
@@ -113,7 +113,7 @@ Failure Frames::failure_of(const Header& header, const at::Tensor& bytes) const 
       host = rank == rank_ ? identity_.host : peers_[rank]->host;
       return true;
     });
-    return PeerLost(rank, words_of(bytes), host);
+    return PeerLost(rank, text_of(bytes), host);
   }
   double seconds;
   std::memcpy(&seconds, bytes.const_data_ptr(), sizeof seconds);
@@ -122,7 +122,7 @@ Failure Frames::failure_of(const Header& header, const at::Tensor& bytes) const 
 
 // Ends the world, the first time it is called. A wait that throws gives the sender its memory back, so by then none of
 // it may be read any more: what was not begun is not sent, what was is copied, because the frame must come to an end.
-void Frames::end(const Frame& why, bool tell) {
+void Frames::end(const Frame& why, bool announce) {
   if (over_.exchange(true)) return;
   for (int to = 0; to < size(); ++to) {
     {
@@ -131,9 +131,9 @@ void Frames::end(const Frame& why, bool tell) {
       std::erase_if(peer.queue, [](const Frame& f) { return f.header.kind == Header::data && !f.begun(); });
       for (Frame& frame : peer.queue)
         if (frame.begun() && frame.bytes.defined()) frame.bytes = frame.bytes.clone();
-      if (tell) peer.add_ahead(why);
+      if (announce) peer.add_ahead(why);
     }
-    nudge_(to);
+    notify_(to);
   }
   mailbox_->fail(failure_of(why.header, why.bytes));
 }
@@ -152,7 +152,7 @@ void Frames::await_hellos(double connect_s) {
 
 // The rank to blame: the one that has been silent for long, if there is one, else the one that was waited for.
 int Frames::silent(int waited_for) const {
-  auto oldest = Clock::now() - 2 * pulse_interval();
+  auto oldest = Clock::now() - 2 * heartbeat_interval();
   mailbox_->look([&] {
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank_ && !peers_[peer]->left && peers_[peer]->heard.load() < oldest)
@@ -162,17 +162,17 @@ int Frames::silent(int waited_for) const {
   return waited_for;
 }
 
-Clock::duration Frames::pulse_interval() const { return to_duration(std::min(1.0, patience_->timeout_s / 8)); }
+Clock::duration Frames::heartbeat_interval() const { return to_duration(std::min(1.0, timeouts_->timeout_s / 8)); }
 
-void Frames::pulse() {
+void Frames::heartbeat() {
   for (int to = 0; to < size(); ++to) {
     {
       Peer& peer = *peers_[to];
       std::lock_guard lock(peer.mutex);
       if (over_ || leaving_ || !peer.queue.empty()) continue;  // what is queued shows as much
-      peer.add(frame_of(Header::pulse, 0));
+      peer.add(frame_of(Header::heartbeat, 0));
     }
-    nudge_(to);
+    notify_(to);
   }
 }
 
@@ -183,7 +183,7 @@ void Frames::leave() {
       std::lock_guard lock(peers_[to]->mutex);
       peers_[to]->add(frame_of(Header::goodbye, 0));
     }
-    nudge_(to);
+    notify_(to);
   }
 }
 
@@ -277,7 +277,7 @@ bool Frames::take_bytes(int from, std::span<const char> bytes) {
       take(from, peer.header, std::move(peer.bytes));
     }
   } catch (const std::exception& error) {
-    cut(from, one_line(error));
+    disconnect(from, one_line(error));
     return false;
   }
 }
@@ -294,17 +294,17 @@ void Frames::check(int from, const Header& header) const {
   const bool fine = header.magic == Header::kMagic && greets != greeted && [&] {
     switch (header.kind) {
       case Header::hello:
-        return tag == from && size <= Header::kMostWords;
+        return tag == from && size <= Header::kMaxText;
       case Header::data:
-        return tag >= 0 && size <= Header::kMostBytes;
-      case Header::excuse:
-        return tag >= 0 && tag <= Header::kLongestExcuse && size == 0;
+        return tag >= 0 && size <= Header::kMaxBytes;
+      case Header::extend:
+        return tag >= 0 && tag <= Header::kLongestExtension && size == 0;
       case Header::lost:
-        return names_rank && size <= Header::kMostWords;
+        return names_rank && size <= Header::kMaxText;
       case Header::late:
         return names_rank && size == sizeof(double);
       case Header::goodbye:
-      case Header::pulse:
+      case Header::heartbeat:
         return size == 0;
     }
     return false;
@@ -317,31 +317,31 @@ void Frames::check(int from, const Header& header) const {
 void Frames::take(int from, const Header& header, at::Tensor bytes) {
   switch (header.kind) {
     case Header::hello:
-      return greet(from, words_of(bytes));
+      return greet(from, text_of(bytes));
     case Header::data:
       return mailbox_->deliver(from, header.tag, {.bytes = std::move(bytes)});
-    case Header::excuse:
-      return patience_->excuse_until(Clock::now() + std::chrono::nanoseconds(header.tag));
+    case Header::extend:
+      return timeouts_->extend_timeouts_until(Clock::now() + std::chrono::nanoseconds(header.tag));
     case Header::lost:
     case Header::late:
       return end({.header = header, .bytes = std::move(bytes)}, false);
     case Header::goodbye:
-    case Header::pulse:
+    case Header::heartbeat:
       return;
   }
 }
 
-void Frames::greet(int from, const std::string& words) {
-  const size_t line = words.find('\n');
-  mailbox_->notify([&] { peers_[from]->host = words.substr(0, line); });
-  const std::string build = line == words.npos ? "" : words.substr(line + 1);
+void Frames::greet(int from, const std::string& text) {
+  const size_t line = text.find('\n');
+  mailbox_->notify([&] { peers_[from]->host = text.substr(0, line); });
+  const std::string build = line == text.npos ? "" : text.substr(line + 1);
   if (build != identity_.build)
     throw std::runtime_error(
         fmt::format("it runs {}, rank {} runs {}: all ranks must run the same", build, rank_, identity_.build));
   mailbox_->notify([&] { peers_[from]->greeted = true; });
 }
 
-void Frames::cut(int from, const std::string& why) {
+void Frames::disconnect(int from, const std::string& why) {
   Peer& peer = *peers_[from];
   {
     std::lock_guard lock(peer.mutex);

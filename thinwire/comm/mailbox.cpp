@@ -7,15 +7,29 @@
 
 namespace thinwire::comm {
 
-void Patience::excuse_until(Clock::time_point when) {
+namespace {
+
+// Whoever waits looks several times a second, on a busy machine too.
+constexpr auto kSuspended = std::chrono::seconds(1);
+
+}  // namespace
+
+void Timeouts::extend_timeouts_until(Clock::time_point when) {
   when = std::min(when, Clock::now() + std::chrono::hours(24 * 365));  // a deadline after it must not overflow
-  auto latest = excused.load();
-  while (latest < when && !excused.compare_exchange_weak(latest, when)) {
+  auto latest = extended.load();
+  while (latest < when && !extended.compare_exchange_weak(latest, when)) {
   }
 }
 
-Clock::time_point Patience::deadline(Clock::time_point begin) const {
-  return std::max(begin, excused.load()) + to_duration(timeout_s);
+bool Timeouts::over(Clock::time_point begin) {
+  const auto now = Clock::now();
+  if (now - std::max(looked_.load(), begin) > kSuspended) extend_timeouts_until(now);
+  looked_ = now;  // after the extension: who does not see the gap sees that
+  return now >= deadline(begin);
+}
+
+Clock::time_point Timeouts::deadline(Clock::time_point begin) const {
+  return std::max(begin, extended.load()) + to_duration(timeout_s);
 }
 
 namespace {
@@ -35,25 +49,25 @@ class FirstWait {
 
 }  // namespace
 
-class Mailbox::Recv final : public Receipt {
+class Mailbox::Recv final : public RecvWork {
  public:
-  Recv(std::shared_ptr<Mailbox> box, at::Tensor into, int from, int64_t tag)
-      : box_(std::move(box)), into_(std::move(into)), key_(from, tag) {}
+  Recv(std::shared_ptr<Mailbox> mailbox, at::Tensor into, int from, int64_t tag)
+      : mailbox_(std::move(mailbox)), into_(std::move(into)), key_(from, tag) {}
 
   void wait() override {
     std::lock_guard once(mutex_);
     if (finished_) return;
-    box_->await(key_.first, since_first_wait_(), [&] { return box_->messages_.contains(key_); });
+    mailbox_->await(key_.first, since_first_wait_(), [&] { return mailbox_->messages_.contains(key_); });
     Message message;
     {
-      std::lock_guard lock(box_->mutex_);
-      box_->check();
-      const auto found = box_->messages_.find(key_);
-      TORCH_CHECK(found->second.bytes.nbytes() == into_.nbytes(), "[comm] rank ", box_->rank_, " expected ",
+      std::lock_guard lock(mailbox_->mutex_);
+      mailbox_->check();
+      const auto found = mailbox_->messages_.find(key_);
+      TORCH_CHECK(found->second.bytes.nbytes() == into_.nbytes(), "[comm] rank ", mailbox_->rank_, " expected ",
                   into_.nbytes(), " bytes from rank ", key_.first, ", got ", found->second.bytes.nbytes(),
                   ": the ranks are not making the same calls");
       message = std::move(found->second);
-      box_->messages_.erase(found);
+      mailbox_->messages_.erase(found);
     }
     if (into_.nbytes() > 0) std::memcpy(into_.mutable_data_ptr(), message.bytes.const_data_ptr(), into_.nbytes());
     into_.reset();
@@ -64,22 +78,22 @@ class Mailbox::Recv final : public Receipt {
   }
 
   bool done() const override {
-    return finished_ || box_->look([&] { return finished_ || box_->messages_.contains(key_); });
+    return finished_ || mailbox_->look([&] { return finished_ || mailbox_->messages_.contains(key_); });
   }
   bool poll() override {
-    return finished_ ||
-           box_->poll(key_.first, since_first_wait_(), [&] { return finished_ || box_->messages_.contains(key_); });
+    return finished_ || mailbox_->poll(key_.first, since_first_wait_(),
+                                       [&] { return finished_ || mailbox_->messages_.contains(key_); });
   }
 
-  Clock::time_point came_at() const override {
+  Clock::time_point arrived_at() const override {
     if (finished_) return came_;
-    std::lock_guard lock(box_->mutex_);
-    const auto found = box_->messages_.find(key_);
-    return found == box_->messages_.end() ? came_.load() : found->second.came;
+    std::lock_guard lock(mailbox_->mutex_);
+    const auto found = mailbox_->messages_.find(key_);
+    return found == mailbox_->messages_.end() ? came_.load() : found->second.came;
   }
 
  private:
-  const std::shared_ptr<Mailbox> box_;
+  const std::shared_ptr<Mailbox> mailbox_;
   at::Tensor into_;
   const std::pair<int, int64_t> key_;
   std::mutex mutex_;  // of wait()
@@ -90,17 +104,17 @@ class Mailbox::Recv final : public Receipt {
 
 class Mailbox::Send final : public Work {
  public:
-  Send(std::shared_ptr<Mailbox> box, int to, std::shared_ptr<bool> read)
-      : box_(std::move(box)), to_(to), read_(std::move(read)) {}
-  void wait() override { box_->await(to_, since_first_wait_(), ready()); }
-  bool done() const override { return box_->look(ready()); }
-  bool poll() override { return box_->poll(to_, since_first_wait_(), ready()); }
+  Send(std::shared_ptr<Mailbox> mailbox, int to, std::shared_ptr<bool> read)
+      : mailbox_(std::move(mailbox)), to_(to), read_(std::move(read)) {}
+  void wait() override { mailbox_->await(to_, since_first_wait_(), ready()); }
+  bool done() const override { return mailbox_->look(ready()); }
+  bool poll() override { return mailbox_->poll(to_, since_first_wait_(), ready()); }
 
  private:
   std::function<bool()> ready() const {
     return [this] { return *read_; };
   }
-  const std::shared_ptr<Mailbox> box_;
+  const std::shared_ptr<Mailbox> mailbox_;
   const int to_;
   const std::shared_ptr<bool> read_;  // guarded by the mailbox
   FirstWait since_first_wait_;
@@ -110,8 +124,8 @@ WorkPtr Mailbox::sending(int peer, std::shared_ptr<bool> read) {
   return std::make_shared<Send>(shared_from_this(), peer, std::move(read));
 }
 
-Mailbox::Mailbox(int rank, PatiencePtr patience, std::function<void(const Timeout&)> spread)
-    : rank_(rank), patience_(std::move(patience)), spread_(std::move(spread)) {}
+Mailbox::Mailbox(int rank, TimeoutsPtr timeouts, std::function<void(const Timeout&)> announce)
+    : rank_(rank), timeouts_(std::move(timeouts)), announce_(std::move(announce)) {}
 
 void Mailbox::check() const {
   if (auto* lost = std::get_if<PeerLost>(&failure_)) throw PeerLost(*lost);
@@ -141,22 +155,22 @@ void Mailbox::fail(const Failure& failure) {
   });
 }
 
-ReceiptPtr Mailbox::recv(at::Tensor into, int from, int64_t tag) {
+RecvWorkPtr Mailbox::recv(at::Tensor into, int from, int64_t tag) {
   return std::make_shared<Recv>(shared_from_this(), std::move(into), from, tag);
 }
 
 void Mailbox::await(int peer, Clock::time_point since, const std::function<bool()>& ready) {
   std::unique_lock lock(mutex_);
   while (!ready() && !over()) {
-    if (patience_->over(since)) {
+    if (timeouts_->over(since)) {
       lock.unlock();
-      const Timeout late(peer, patience_->timeout_s.load());
-      spread_(late);
+      const Timeout late(peer, timeouts_->timeout_s.load());
+      announce_(late);
       lock.lock();
       check();  // the world may be over for another reason, or by another's fault
       throw Timeout(late);
     }
-    changed_.wait_until(lock, patience_->deadline(since));
+    changed_.wait_until(lock, std::min(timeouts_->deadline(since), Clock::now() + timeouts_->look_interval()));
   }
   if (!ready()) check();
 }
@@ -170,14 +184,14 @@ bool Mailbox::poll(int peer, Clock::time_point since, const std::function<bool()
   {
     std::lock_guard lock(mutex_);
     if (ready() || over()) return true;
-    if (!patience_->over(since)) return false;
+    if (!timeouts_->over(since)) return false;
   }
-  spread_(Timeout(peer, patience_->timeout_s));
+  announce_(Timeout(peer, timeouts_->timeout_s));
   return true;
 }
 
 void Mailbox::sleep_until(Clock::time_point when) {
-  patience_->excuse_until(when);
+  timeouts_->extend_timeouts_until(when);
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, when, [&] { return over(); });
   check();

@@ -1,11 +1,13 @@
-// What has come for one rank and was not asked for yet, and those who wait for it: the receiving half of a transport
-// that is told of arriving messages (threads.h; sockets).
+// The receiving half of a transport (threads.h, frames.h): messages that have arrived for one rank and were not asked
+// for yet, by sender and tag, and the waits for those that have not arrived.
 //
-// Thread-safe. A failure, once told, ends every wait.
+// Thread-safe: one lock and one condition variable for all. The first failure ends every wait, pending and later. A
+// wait's timeout runs from the first wait() or poll(), not from recv(): a recv may be posted early.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -20,37 +22,48 @@
 
 namespace thinwire::comm {
 
-// How long a rank waits for another; shared by all that can know of each other's sleep.
-struct Patience {
-  explicit Patience(double timeout_s) : timeout_s(timeout_s) {}
-  void excuse_until(Clock::time_point when);
-  // Whether somebody who has waited since `begin` has waited too long; and when that will be.
-  bool over(Clock::time_point begin) const { return Clock::now() >= deadline(begin); }
-  Clock::time_point deadline(Clock::time_point begin) const;
+// How long a rank waits for another before it throws; shared by all ranks of a process that are threads.
+//
+// Time in which this process did not run (SIGSTOP, a suspended machine) counts towards no timeout: if nobody has looked
+// here for a second, though somebody waits, all waits begin anew.
+struct Timeouts {
+  explicit Timeouts(double timeout_s) : timeout_s(timeout_s) {}
+  void extend_timeouts_until(Clock::time_point when);
+  // Whether a wait since `begin` has timed out. To be asked at once, and then every look_interval(), by whoever waits.
+  bool over(Clock::time_point begin);
+  Clock::time_point deadline(Clock::time_point begin) const;  // when it will have
+  Clock::duration look_interval() const { return to_duration(std::min(0.25, timeout_s / 8)); }
 
   std::atomic<double> timeout_s;
-  std::atomic<Clock::time_point> excused{Clock::time_point::min()};
-};
-using PatiencePtr = std::shared_ptr<Patience>;
+  std::atomic<Clock::time_point> extended{Clock::time_point::min()};
 
+ private:
+  std::atomic<Clock::time_point> looked_{Clock::time_point::min()};
+};
+using TimeoutsPtr = std::shared_ptr<Timeouts>;
+
+// A message that has arrived.
 struct Message {
   at::Tensor bytes;
   Clock::time_point came = {};
   std::function<void()> read = {};  // called once it was copied out, by the thread that did
 };
 
+// None, or why the world is over.
 using Failure = std::variant<std::monostate, PeerLost, Timeout>;
 
+// One a rank. Works that it hands out keep it alive.
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
-  // `spread` tells the other ranks, and this mailbox, that a peer was waited for too long.
-  Mailbox(int rank, PatiencePtr patience, std::function<void(const Timeout&)> spread);
+  // `announce` tells the other ranks, and this mailbox, that a peer has timed out.
+  Mailbox(int rank, TimeoutsPtr timeouts, std::function<void(const Timeout&)> announce);
 
-  // From the network. An error if that tag is there already.
+  // From the network. c10::Error if a message of that sender and tag was delivered already.
   void deliver(int from, int64_t tag, Message message);
   void fail(const Failure& failure);
 
-  ReceiptPtr recv(at::Tensor into, int from, int64_t tag);
+  // The side of the transport; see transport.h.
+  RecvWorkPtr recv(at::Tensor into, int from, int64_t tag);
   // A message to `peer` that is done when notify() has set `read`.
   WorkPtr sending(int peer, std::shared_ptr<bool> read);
   void notify(const std::function<void()>& change);  // which is made under the lock
@@ -59,11 +72,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   uint64_t changes() const;
   void await_change(uint64_t seen, Clock::time_point until);
 
-  // A wait for something that is told by notify(): until ready(), called under the mailbox's lock.
+  // Blocks until ready(), which is called under the mailbox's lock whenever notify() was.
   void await(int peer, Clock::time_point since, const std::function<bool()>& ready);
   // Whether ready(), or the world is over.
   bool look(const std::function<bool()>& ready) const;
-  // ... or `peer` was waited for too long since then, which ends the world.
+  // ... or `peer` has timed out since then, which ends the world.
   bool poll(int peer, Clock::time_point since, const std::function<bool()>& ready);
 
  private:
@@ -73,8 +86,8 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   void check() const;  // throws what went wrong
 
   const int rank_;
-  const PatiencePtr patience_;
-  const std::function<void(const Timeout&)> spread_;
+  const TimeoutsPtr timeouts_;
+  const std::function<void(const Timeout&)> announce_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t changes_ = 0;

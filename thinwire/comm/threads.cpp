@@ -14,7 +14,7 @@ struct SharedState {
     for (auto& mailbox : mailboxes) mailbox->fail(why);
   }
   std::vector<MailboxPtr> mailboxes;
-  PatiencePtr patience;
+  TimeoutsPtr timeouts;
   std::atomic<bool> ended = false;
 };
 using SharedStatePtr = std::shared_ptr<SharedState>;
@@ -35,14 +35,14 @@ class ThreadTransport final : public Transport {
     return own_->sending(to, std::move(read));
   }
 
-  ReceiptPtr recv(at::Tensor bytes, int from, int64_t tag) override {
+  RecvWorkPtr recv(at::Tensor bytes, int from, int64_t tag) override {
     check(bytes, from);
     return own_->recv(std::move(bytes), from, tag);
   }
 
   void fail(int rank, const std::string& why) override { shared_->end(PeerLost(rank, why)); }
-  void set_timeout(double seconds) override { shared_->patience->timeout_s = seconds; }
-  void excuse_until(Clock::time_point when) override { shared_->patience->excuse_until(when); }
+  void set_timeout(double seconds) override { shared_->timeouts->timeout_s = seconds; }
+  void extend_timeouts_until(Clock::time_point when) override { shared_->timeouts->extend_timeouts_until(when); }
   void sleep_until(Clock::time_point when) override { own_->sleep_until(when); }
   uint64_t changes() const override { return own_->changes(); }
   void await_change(uint64_t seen, Clock::time_point until) override { own_->await_change(seen, until); }
@@ -66,10 +66,10 @@ class ThreadTransport final : public Transport {
 std::vector<TransportPtr> thread_transports(int size, double timeout_s) {
   TORCH_CHECK(size > 0, "[comm] a world has at least one rank, got ", size);
   auto shared = std::make_shared<SharedState>();
-  shared->patience = std::make_shared<Patience>(timeout_s);
+  shared->timeouts = std::make_shared<Timeouts>(timeout_s);
   for (int rank = 0; rank < size; ++rank)
     shared->mailboxes.push_back(
-        std::make_shared<Mailbox>(rank, shared->patience, [state = std::weak_ptr(shared)](const Timeout& why) {
+        std::make_shared<Mailbox>(rank, shared->timeouts, [state = std::weak_ptr(shared)](const Timeout& why) {
           if (auto all = state.lock()) all->end(why);
         }));
   std::vector<TransportPtr> transports;

@@ -1,4 +1,5 @@
-// Ranks as threads of one process: messages are handed over in memory.
+// Ranks as threads of one process: the transport that needs no network. A message is a pointer handed over in memory;
+// the only copy is the receiver's.
 #pragma once
 
 #include <vector>
@@ -7,8 +8,9 @@
 
 namespace thinwire::comm {
 
-// One transport a rank. A wait for longer than timeout_s throws Timeout. The receiver copies the message, in its
-// wait(), so that a sender is never held up.
+// One transport a rank, to be used by that rank's threads. A wait for longer than timeout_s throws Timeout. The
+// receiver copies the message, in its wait(), so that a sender never blocks. A rank whose transport is destroyed has
+// ended well, unless fail() was called for it.
 std::vector<TransportPtr> thread_transports(int size, double timeout_s);
 
 }  // namespace thinwire::comm

@@ -1,3 +1,27 @@
+// The algorithms, in the words of transport_group.h: M members, chunk k, legs.
+//
+// all_reduce_ is a direct reduce-scatter and a direct all-gather:
+//
+//   leg 0, scatter   every member sends chunk k of its x to member k, for all k but its own: M - 1 messages of n/M
+//                    elements. Member k receives M - 1 chunks into buffers of its own and reduces them with its own
+//                    chunk in the order of ranks 0, 1, .. M-1, which is what makes the result the same bits in every
+//                    run, on every transport and on every rank.
+//   leg 1, gather    member k sends the reduced chunk to all others: M - 1 messages of n/M again. They are received
+//                    into x, over chunks that leg 0 may still be sending, so they are not asked for before those sends
+//                    are done.
+//
+// Each member sends and receives 2 (M-1)/M n elements, which is the least any all-reduce can do, in two latencies. A
+// ring sends as much in 2 (M-1) latencies, and sums every chunk in another order: over distant links with few ranks the
+// latencies decide, and the order is part of our promise. The price is M - 1 connections a rank.
+//
+// reduce_scatter is leg 0 alone, all_gather leg 1 alone, all_to_all leg 0 without the reduction. broadcast_ is both
+// legs with one source: the root sends member k chunk k, and every member passes its chunk on to the others, so that
+// the root sends 2 (M-1)/M n instead of (M-1) n.
+//
+// Progress: leg 0 is sent by the caller; what follows is the advance() of a task (executor.h), a list of legs each of
+// which runs when all messages asked for before it have arrived. No thread blocks, and any number of collectives are in
+// flight at the same time, told apart by their tags: (group's context, call's number, leg). Members number their calls
+// alike because collectives are called in the same order everywhere.
 #include "thinwire/comm/transport_group.h"
 
 #include <ATen/ops/empty.h>
@@ -13,8 +37,7 @@
 namespace thinwire::comm {
 namespace {
 
-// Buffers by size; a buffer comes back when its collective is over, so a training loop allocates in its first step
-// only.
+// Buffers by size; one is reused when its collective is over, so a training loop allocates in its first step only.
 struct Pool {
   at::Tensor get(int64_t bytes) {
     std::lock_guard lock(mutex);
@@ -35,7 +58,7 @@ struct Pool {
 
 }  // namespace
 
-// What collectives under way need of their group; they may outlive it.
+// What collectives in flight need of their group; they may outlive it.
 struct TransportGroup::Members {
   Members(TransportPtr transport, std::vector<int> ranks, int own)
       : transport(std::move(transport)), ranks(std::move(ranks)), own(own) {}
@@ -78,15 +101,15 @@ struct TransportGroup::Call final : Task {
   void recv(const at::Tensor& x, int from, int leg) {
     if (x.numel() > 0) recvs.add(members->transport->recv(x, members->ranks[from], tag | leg));
   }
-  // One message to and one from every other member. Each starts with the member after it, so that nobody is
-  // everybody's first.
+  // One message to and one from every other member. Each starts with the member after it, so that not all send to the
+  // same one first.
   void exchange(int leg, const At& outgoing, const At& incoming) {
     const int m = members->size(), own = members->own;
     for (int i = 1; i < m; ++i) send(outgoing((own + i) % m), (own + i) % m, leg);
     for (int i = 1; i < m; ++i) recv(incoming((own + m - i) % m), (own + m - i) % m, leg);
   }
   // Memory for what the other members send; nothing at this rank's place.
-  std::vector<at::Tensor> room_for_others(int64_t bytes) {
+  std::vector<at::Tensor> buffers_for_others(int64_t bytes) {
     std::vector<at::Tensor> others(members->size());
     for (int k = 0; k < members->size(); ++k)
       if (k != members->own) scratch.push_back(others[k] = members->pool.get(bytes));
@@ -107,12 +130,12 @@ struct TransportGroup::Call final : Task {
     }
     return true;
   }
-  Clock::time_point look_again() const override {
-    return std::min({recvs.look_again(), scattered.look_again(), sends.look_again()});
+  Clock::time_point next_poll() const override {
+    return std::min({recvs.next_poll(), scattered.next_poll(), sends.next_poll()});
   }
 
  private:
-  // The caller's tensors are let go before wait() returns, so that the caller's memory is freed by the caller.
+  // The caller's tensors are released before wait() returns, so that the caller's memory is freed by the caller.
   void finish(std::exception_ptr failure) {
     legs.clear(), sends.clear(), scattered.clear(), recvs.clear();
     if (!failure)  // after an error a message may still be on its way into the buffer
@@ -230,8 +253,8 @@ TransportGroup::CallPtr TransportGroup::begin(TrafficKind kind, int64_t sent, in
   return call;
 }
 
-// The caller has sent the first leg; the executor does what follows. One rank has nobody to wait for.
-WorkPtr TransportGroup::go_on(CallPtr call) {
+// The caller has sent the first leg; the executor does what follows. A group of one rank has nothing to wait for.
+WorkPtr TransportGroup::submit(CallPtr call) {
   if (size() == 1)
     call->advance();
   else
@@ -239,7 +262,6 @@ WorkPtr TransportGroup::go_on(CallPtr call) {
   return call;
 }
 
-// Scatter: chunk k goes to member k, who reduces it in rank order. Gather: everybody gets everybody's reduced chunk.
 WorkPtr TransportGroup::all_reduce_(at::Tensor x, Reduce how, TrafficKind kind) {
   check_buffer(x);
   check_sum(x, how);
@@ -247,8 +269,8 @@ WorkPtr TransportGroup::all_reduce_(at::Tensor x, Reduce how, TrafficKind kind) 
   const at::Tensor own = members_->chunk(x, rank());
   const int64_t traffic = x.nbytes() + (m - 2) * own.nbytes();  // scatter: all but own; gather: own to all others
   auto call = begin(kind, m > 1 ? traffic : 0, m > 1 ? traffic : 0);
-  if (m == 1) return go_on(call);
-  const auto others = call->room_for_others(own.nbytes());
+  if (m == 1) return submit(call);
+  const auto others = call->buffers_for_others(own.nbytes());
   call->exchange(
       0, [&](int k) { return members_->chunk(x, k); }, [&](int k) { return others[k]; });
   std::swap(call->scattered, call->sends);
@@ -263,7 +285,7 @@ WorkPtr TransportGroup::all_reduce_(at::Tensor x, Reduce how, TrafficKind kind) 
       c.recv(c.members->chunk(x, k), k, 1);
     }
   });
-  return go_on(call);
+  return submit(call);
 }
 
 WorkPtr TransportGroup::reduce_scatter(at::Tensor out, at::Tensor in, Reduce how, TrafficKind kind) {
@@ -275,12 +297,12 @@ WorkPtr TransportGroup::reduce_scatter(at::Tensor out, at::Tensor in, Reduce how
               out.numel(), " ", out.scalar_type());
   const int64_t traffic = (m - 1) * out.nbytes();
   auto call = begin(kind, traffic, traffic);
-  const auto others = call->room_for_others(out.nbytes());
+  const auto others = call->buffers_for_others(out.nbytes());
   call->exchange(
       0, [&](int k) { return members_->part(in, k); }, [&](int k) { return others[k]; });
   call->legs.emplace_back(
       [=](Call& c) { reduce(out, c.members->part(in, c.members->own), others, c.members->own, how); });
-  return go_on(call);
+  return submit(call);
 }
 
 WorkPtr TransportGroup::all_gather(at::Tensor out, at::Tensor in, TrafficKind kind) {
@@ -296,7 +318,7 @@ WorkPtr TransportGroup::all_gather(at::Tensor out, at::Tensor in, TrafficKind ki
   call->exchange(
       0, [&](int) { return in; }, [&](int k) { return members_->part(out, k); });
   call->legs.emplace_back([=](Call& c) { copy_bytes(c.members->part(out, c.members->own), in); });
-  return go_on(call);
+  return submit(call);
 }
 
 WorkPtr TransportGroup::all_to_all(at::Tensor out, at::Tensor in, TrafficKind kind) {
@@ -314,10 +336,9 @@ WorkPtr TransportGroup::all_to_all(at::Tensor out, at::Tensor in, TrafficKind ki
     const int own = c.members->own;
     copy_bytes(c.members->part(out, own), c.members->part(in, own));
   });
-  return go_on(call);
+  return submit(call);
 }
 
-// The root sends member k its chunk only; then every member passes its chunk on to the others.
 WorkPtr TransportGroup::broadcast_(at::Tensor x, int root, TrafficKind kind) {
   check_buffer(x);
   const int m = size(), own_rank = rank();
@@ -342,7 +363,7 @@ WorkPtr TransportGroup::broadcast_(at::Tensor x, int root, TrafficKind kind) {
     call->recv(own, root, 0);
     call->legs.emplace_back(pass_on);
   }
-  return go_on(call);
+  return submit(call);
 }
 
 // Messages have numbers of their own, above those of the collectives.
@@ -371,7 +392,7 @@ void TransportGroup::barrier() {
   all_gather(at::empty({size()}, at::kByte), one, TrafficKind::control)->wait();
 }
 
-int64_t TransportGroup::fresh_contexts(int64_t count) {
+int64_t TransportGroup::allocate_contexts(int64_t count) {
   at::Tensor next = at::empty({1}, at::kLong).fill_(next_context_->load());
   all_reduce_(next, Reduce::max, TrafficKind::control)->wait();
   const int64_t first = next.item<int64_t>();
@@ -402,7 +423,7 @@ GroupPtr TransportGroup::split(int color, int key) {
   std::ranges::sort(chosen);
   std::vector<int> ranks;
   for (auto& [k, r] : chosen) ranks.push_back(members_->ranks[r]);
-  const int64_t context = fresh_contexts(std::ssize(colors)) + (std::ranges::find(colors, color) - colors.begin());
+  const int64_t context = allocate_contexts(std::ssize(colors)) + (std::ranges::find(colors, color) - colors.begin());
   auto child = adopt(std::shared_ptr<TransportGroup>(
       new TransportGroup(transport(), std::move(ranks), context, ledger_, executor_, next_context_)));
   child->record(trace_);
@@ -412,8 +433,9 @@ GroupPtr TransportGroup::split(int color, int key) {
 std::shared_ptr<TransportGroup> TransportGroup::with_transport(TransportPtr wrapped) {
   TORCH_CHECK(wrapped->rank() == transport()->rank() && wrapped->size() == transport()->size(),
               "[comm] with_transport() wants this group's transport, wrapped");
-  return adopt(std::shared_ptr<TransportGroup>(new TransportGroup(
-      std::move(wrapped), members_->ranks, fresh_contexts(1), std::make_shared<Ledger>(), executor_, next_context_)));
+  return adopt(
+      std::shared_ptr<TransportGroup>(new TransportGroup(std::move(wrapped), members_->ranks, allocate_contexts(1),
+                                                         std::make_shared<Ledger>(), executor_, next_context_)));
 }
 
 }  // namespace thinwire::comm

@@ -1,11 +1,15 @@
-// The collectives of Group, written once over any Transport.
+// The collectives of Group, written once over any Transport. The algorithms and their costs are at the top of
+// transport_group.cpp.
 //
-// Words used here: the M ranks of a group are its members. A buffer of n elements is cut into M chunks, chunk k being
-// elements [k n / M, (k+1) n / M). A collective has one or two legs: scatter (every rank sends chunk k to member k, who
-// reduces) and gather (every rank sends its chunk to all). The first leg is sent by the caller, so it is on the wire
-// when the call returns; what follows is done by the rank's executor (executor.h), which all groups made from one world
-// share. So the gather of one collective and the scatter of the next travel together, and nobody waits for a call that
-// was made earlier.
+// Words used here: the M ranks of a group are its members. A buffer of n elements is divided into M chunks, chunk k
+// being elements [k n / M, (k+1) n / M). A collective has one or two legs: scatter (every rank sends chunk k to member
+// k, who reduces) and gather (every rank sends its chunk to all). The first leg is sent by the caller, so it is on the
+// wire when the call returns; what follows is done by the rank's executor (executor.h), which all groups made from one
+// world share. So the gather of one collective and the scatter of the next travel together, and no call waits for one
+// that was made earlier.
+//
+// A group may be destroyed while its collectives are in flight. Threads: as group.h says, one at a time for the calls
+// of a group; different groups of a rank may be used by different threads, but for split() and with_transport().
 #pragma once
 
 #include <atomic>
@@ -19,6 +23,7 @@
 
 namespace thinwire::comm {
 
+// Made by world(), split() and with_transport() alone.
 class TransportGroup final : public Group {
  public:
   // All ranks of the transport. Not collective. One such group a transport: others are made from it by split() and
@@ -35,32 +40,34 @@ class TransportGroup final : public Group {
   WorkPtr send(at::Tensor x, int to, TrafficKind kind) override;
   WorkPtr recv(at::Tensor x, int from, TrafficKind kind) override;
   void barrier() override;
+  // Two small control collectives; at most 2^18 groups can be made from one world.
   GroupPtr split(int color, int key) override;
   const Ledger& ledger() const override { return *ledger_; }
   Executor& executor() override { return *executor_; }
 
   // The same members over another transport, which wraps this group's (an emulated link), with a ledger of its own.
-  // Collective.
+  // Collective, blocking. c10::Error if it has another rank or size.
   std::shared_ptr<TransportGroup> with_transport(TransportPtr wrapped);
+  // The one it was made with: what a wrapper wraps.
   const TransportPtr& transport() const;
-  // From now on every collective of this group and of its splits, those to come as well, is entered in `trace`, from
-  // its call to its end.
+  // From now on every collective of this group and of its splits, later ones included, is entered in `trace`, from its
+  // call to its end. Null: no longer. Not collective; between calls.
   void record(const TracePtr& trace);
 
  private:
   struct Members;
-  struct Call;  // one collective under way
+  struct Call;  // one collective in flight
   using CallPtr = std::shared_ptr<Call>;
 
   TransportGroup(TransportPtr transport, std::vector<int> ranks, int64_t context, std::shared_ptr<Ledger> ledger,
                  ExecutorPtr executor, std::shared_ptr<std::atomic<int64_t>> next_context);
 
-  // Agrees with all members on `count` tag spaces that none of them uses, and returns the first.
-  int64_t fresh_contexts(int64_t count);
+  // Agrees with all members on `count` tag spaces that none of them uses, and returns the first. Collective.
+  int64_t allocate_contexts(int64_t count);
   std::shared_ptr<TransportGroup> adopt(std::shared_ptr<TransportGroup> child);
   int64_t message_tag(std::vector<int64_t>& counts, int peer) const;
   CallPtr begin(TrafficKind kind, int64_t sent, int64_t received);
-  WorkPtr go_on(CallPtr call);
+  WorkPtr submit(CallPtr call);
 
   std::shared_ptr<Members> members_;
   const int64_t context_;  // first part of every tag

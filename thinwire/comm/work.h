@@ -1,4 +1,7 @@
-// Something that was started and goes on in the background.
+// An operation that was started and goes on in the background, like torch.distributed's Work: a collective, a message,
+// a compressed exchange. It owns the tensors it needs; dropping the handle neither cancels nor waits for it.
+//
+// All methods may be called from any thread.
 #pragma once
 
 #include <memory>
@@ -10,14 +13,15 @@ namespace thinwire::comm {
 class Work {
  public:
   virtual ~Work() = default;
-  // Blocks until it is finished; throws what went wrong. From any thread, and again.
+  // Blocks until it is finished; throws what went wrong: PeerLost, Timeout (errors.h), or c10::Error for calls that do
+  // not match. Again it returns, or throws the same, at once.
   virtual void wait() = 0;
   // Whether wait() would return, or throw, at once.
   virtual bool done() const = 0;
-  // The same for one who waits without blocking (executor.h): from the first call on, a peer that does not come in time
-  // ends the world, as it would end a wait().
+  // done() for a caller that waits without blocking (executor.h): from the first call on the timeout runs, and a peer
+  // that does not come in time ends the world, as it would in wait().
   virtual bool poll() { return done(); }
-  // done() stays false until then, as far as is known now; long past where it depends on others alone.
+  // A lower bound on when done() becomes true, where it is known (an emulated transfer); the distant past otherwise.
   virtual Clock::time_point not_before() const { return Clock::time_point::min(); }
 };
 using WorkPtr = std::shared_ptr<Work>;

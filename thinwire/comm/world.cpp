@@ -32,10 +32,10 @@ std::string string_of(const at::Tensor& bytes) {
 }
 
 // Nobody sends more than this: a larger size was not meant as one.
-constexpr int64_t kMostBytes = int64_t{1} << 32;
+constexpr int64_t kMaxBytes = int64_t{1} << 32;
 at::Tensor room_for(const at::Tensor& size) {
   const auto n = size.item<int64_t>();
-  TORCH_CHECK(n >= 0 && n <= kMostBytes, "[comm] ", n, " bytes were announced");
+  TORCH_CHECK(n >= 0 && n <= kMaxBytes, "[comm] ", n, " bytes were announced");
   return at::empty({n}, at::kByte);
 }
 
@@ -94,7 +94,7 @@ std::vector<Clock::duration> World::clock_offsets() const {
 
 void World::together(const std::function<void()>& work) const {
   std::exception_ptr own;
-  std::string why;  // after a letter for its family
+  std::string why;  // after a character for its family
   try {
     work();
   } catch (const BadInput& error) {
@@ -111,7 +111,7 @@ void World::together(const std::function<void()>& work) const {
   const auto rank = static_cast<int>(size() - first);
   try {
     why = broadcast_bytes(std::move(why), rank);
-    group->barrier();  // whoever throws may end the world: not before all have heard
+    group->barrier();  // a rank that throws may end the world: not before all have heard
   } catch (...) {      // what happened here is worth more
     if (!own && why.empty()) throw;
   }
@@ -153,7 +153,7 @@ void run_threads(int size, const std::function<void(World&)>& rank_main, const W
         guarded(rank, [&] {
           at::set_num_threads(options.threads);
           World world{.group = TransportGroup::world(transports[rank])};
-          guarded(rank, [&] { rank_main(world); });  // told to the others before what is under way is waited for
+          guarded(rank, [&] { rank_main(world); });  // the others are told before this rank waits for what is in flight
           world.close();
         });
       });

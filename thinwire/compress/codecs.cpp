@@ -214,10 +214,7 @@ const Entry& entry(std::string_view text) {
     if (codec.parameter.empty() ? text == codec.name : text.starts_with(codec.name)) return codec;
     names.push_back(codec.name + codec.example);
   }
-  const std::string near = nearest(text, names);
-  throw BadInput("there is no codec \"{}\"{}", text,
-                 near.empty() ? fmt::format(" (there are: {})", fmt::join(codec_names(), ", "))
-                              : fmt::format("; did you mean \"{}\"?", near));
+  throw BadInput("there is no codec \"{}\"{}", text, did_you_mean_or_list(text, names, {"\"", "\""}));
 }
 
 }  // namespace

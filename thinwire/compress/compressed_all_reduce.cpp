@@ -61,7 +61,7 @@ struct CompressedAllReduce::Buffers {
   ValidCounts valid;
 };
 
-// What exchanges under way need; they may outlive the object that started them.
+// What exchanges in flight need; they may outlive the object that started them.
 struct CompressedAllReduce::Core {
   comm::GroupPtr group;
   comm::GroupPtr answers;  // the same ranks: what the executor sends must not mix with what the caller sends
@@ -124,7 +124,7 @@ struct CompressedAllReduce::Core {
   }
 };
 
-// One vector under way. The executor calls advance(): as the server of the own chunk as soon as everybody's has come,
+// One vector in flight. The executor calls advance(): as the server of the own chunk as soon as everybody's has come,
 // but not before the vectors that left earlier were served, since answers are matched by their order; then again when
 // all answers have come.
 struct CompressedAllReduce::Flight final : comm::Task {
@@ -155,7 +155,7 @@ struct CompressedAllReduce::Flight final : comm::Task {
     }
     return true;
   }
-  Clock::time_point look_again() const override { return Clock::time_point::max(); }  // its parts are tasks themselves
+  Clock::time_point next_poll() const override { return Clock::time_point::max(); }  // its parts are tasks themselves
 
   void finish(std::exception_ptr why) {
     x.reset();  // the caller's memory is freed by the caller, and so is its group

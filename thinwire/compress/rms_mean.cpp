@@ -18,9 +18,9 @@ int64_t chunk_of(int64_t n, int64_t m) {
   return (n + unit - 1) / unit * unit / m;
 }
 
-int64_t total(const std::vector<kernels::Range>& stretches) {
+int64_t total(const std::vector<kernels::Range>& ranges) {
   int64_t n = 0;
-  for (const auto& stretch : stretches) n += stretch.numel;
+  for (const auto& range : ranges) n += range.numel;
   return n;
 }
 
@@ -32,11 +32,11 @@ float add_to(at::Tensor value, at::Tensor error) {
 
 }  // namespace
 
-RmsMean::RmsMean(comm::GroupPtr group, std::vector<kernels::Range> stretches, bool carry_padding,
+RmsMean::RmsMean(comm::GroupPtr group, std::vector<kernels::Range> ranges, bool carry_padding,
                  at::TensorOptions options)
     : group_(std::move(group)),
-      stretches_(std::move(stretches)),
-      n_(total(stretches_)),
+      ranges_(std::move(ranges)),
+      n_(total(ranges_)),
       chunk_(chunk_of(n_, group_->size())),
       carry_padding_(carry_padding) {
   const int64_t m = group_->size(), bytes = kernels::one_scale_bytes(chunk_);
@@ -53,9 +53,9 @@ void RmsMean::mean_(at::Tensor x) {
   if (m == 1 || n_ == 0) return;
   auto each = [&](auto&& copy) {
     int64_t at = 0;
-    for (const auto& stretch : stretches_) {
-      copy(padded_.narrow(0, at, stretch.numel), x.narrow(0, stretch.at, stretch.numel));
-      at += stretch.numel;
+    for (const auto& range : ranges_) {
+      copy(padded_.narrow(0, at, range.numel), x.narrow(0, range.at, range.numel));
+      at += range.numel;
     }
   };
   each([](at::Tensor own, at::Tensor theirs) { own.copy_(theirs); });

@@ -14,10 +14,11 @@ namespace thinwire::compress {
 
 class RmsMean {
  public:
-  // Of the stretches of a flat vector; what lies between them takes no part in anything.
-  RmsMean(comm::GroupPtr group, std::vector<kernels::Range> stretches, bool carry_padding,
+  // Of these ranges of a flat vector; what lies between them is neither read nor written.
+  RmsMean(comm::GroupPtr group, std::vector<kernels::Range> ranges, bool carry_padding,
           at::TensorOptions options = at::kFloat);
-  // x = the mean of all x, as far as it gets through. Collective; returns when it is done.
+  // x = the mean of all x, but for what is now in the errors. Collective, blocking. c10::Error if a number is not
+  // finite.
   void mean_(at::Tensor x);
   void reset();  // errors
   void put(State& state, const std::string& prefix) const;
@@ -28,7 +29,7 @@ class RmsMean {
 
  private:
   const comm::GroupPtr group_;
-  const std::vector<kernels::Range> stretches_;
+  const std::vector<kernels::Range> ranges_;
   const int64_t n_, chunk_;
   const bool carry_padding_;
   at::Tensor padded_, worker_error_, server_error_, mean_chunk_;  // M chunks, M chunks, one, one

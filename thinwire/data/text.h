@@ -19,14 +19,14 @@ namespace thinwire::data {
 
 // Options of [data].
 struct DataOptions {
-  std::string source = "text";
-  std::string path = "";    // file or folder; empty: the sources of Python's standard library on this machine
-  std::string suffix = "";  // of the files taken from a folder, ".py" for example; empty: all that hold text
-  std::string skip = "";    // names of folders not entered, separated by commas
-  double held_out = 0.05;   // share of each file, taken from its end
-  Bytes length{1 << 20};    // of a synthetic text
-  int64_t branches = 8;     // bytes that may follow a byte in it
-  int64_t seed = 1;         // of it
+  std::string source = "text";  // text | synthetic
+  std::string path = "";        // file or folder; empty: the sources of Python's standard library on this machine
+  std::string suffix = "";      // of the files taken from a folder, ".py" for example; empty: all that hold text
+  std::string skip = "";        // names of folders not entered, separated by commas
+  double held_out = 0.05;       // share of each file, taken from its end
+  Bytes length{1 << 20};        // of a synthetic text
+  int64_t branches = 8;         // bytes that may follow a byte in it
+  int64_t seed = 1;             // of it
 };
 
 template <class F>
@@ -51,13 +51,14 @@ void fields(F&& f, DataOptions& o) {
 // BadInput if this machine has no such folder.
 void resolve(DataOptions& options);
 
+// Shared by the ranks of a process; never written after load_text().
 struct Text {
-  at::Tensor train, held_out;  // uint8, 1-d
-  uint64_t hash = 0;           // XXH3 of both, to notice a text that changed under a checkpoint
-  int64_t files = 0;
+  at::Tensor train, held_out;     // uint8, 1-d
+  uint64_t hash = 0;              // XXH3 of both, to notice a text that changed under a checkpoint
+  int64_t files = 0;              // that were read; 0: synthetic
   std::optional<double> entropy;  // nats a byte: the loss no model can beat, where it is known
 };
-inline constexpr int64_t kVocabulary = 256;
+inline constexpr int64_t kVocabulary = 256;  // tokens are bytes
 
 // Reads (or makes) it all, files in the order of their paths. BadInput if the path is missing, unreadable or empty, or
 // if either part is shorter than context + 1 bytes.

@@ -16,6 +16,7 @@ AllReduce::AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr 
 void AllReduce::step(const optim::Update& update) {
   TORCH_CHECK(update.grad.is_set_to(grad_),
               "[dp.all_reduce] step() must be given the gradient the strategy was made with");
+  if (update.skip && !gradient_.begun()) return apply(*rule_, update);
   for (auto& work : gradient_.take()) wait(*work);
   const at::Tensor squares = gradient_.squares();
   if (groups_.over_replica) groups_.over_replica(squares, optim::Over::sum);

@@ -1,5 +1,8 @@
-// Gradient all-reduce: every step every replica gets the mean gradient. The exact, talkative baseline; with a codec it
-// talks less and is not quite exact.
+// Gradient all-reduce (DDP): every step every replica gets the mean gradient and applies the same update. The exact
+// baseline that sends most: 2 (M-1)/M of the weights' bytes a rank and step, overlapped with backward in buckets
+// (gradient_reducer.h). With a codec it sends less and is not quite exact.
+//
+// Weights and moments are equal on all replicas, bit for bit, after every step.
 #pragma once
 
 #include "thinwire/base/options.h"
@@ -8,9 +11,10 @@
 
 namespace thinwire::dp {
 
+// [strategy] of all_reduce.
 struct AllReduceOptions {
   Bytes bucket{1 << 20};  // least size of a bucket: small ones leave early, large ones pay the latency less often
-  compress::CodecName codec = {};
+  compress::CodecName codec = {};  // of gradients, with error feedback per bucket
 };
 
 template <class F>
@@ -21,7 +25,8 @@ void fields(F&& f, AllReduceOptions& o) {
 
 class AllReduce final : public Strategy {
  public:
-  // `grad` is the flat gradient that step() will be given.
+  // Collective over groups.sync; x becomes replica 0's. `grad` is the flat gradient that step() will be given, and that
+  // grad_ready() may send from: it must not be written between grad_ready() and step().
   AllReduce(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const AllReduceOptions& options,
             at::Tensor x, at::Tensor grad);
 

@@ -5,7 +5,7 @@
 namespace thinwire::dp {
 namespace {
 
-std::vector<kernels::Range> stretches(const optim::Layout& layout) {
+std::vector<kernels::Range> parameter_ranges(const optim::Layout& layout) {
   std::vector<kernels::Range> all;
   for (const auto& piece : layout.pieces) all.push_back(piece.range());
   return all;
@@ -14,7 +14,7 @@ std::vector<kernels::Range> stretches(const optim::Layout& layout) {
 class Mean final : public OneBitMean {
  public:
   Mean(comm::GroupPtr group, const optim::Layout& layout, bool carry_padding)
-      : mean_(std::move(group), stretches(layout), carry_padding, layout.options) {}
+      : mean_(std::move(group), parameter_ranges(layout), carry_padding, layout.options) {}
   void exchange_(at::Tensor x, Meter&) override { mean_.mean_(x); }
   void forget() override { mean_.reset(); }
   void put(State& state) const override { mean_.put(state, ""); }

@@ -19,6 +19,7 @@
 
 namespace thinwire::dp {
 
+// As an option: a step, or "auto".
 struct Freeze {
   bool automatic = true;
   int64_t step = 0;  // the last step of warm-up, >= 1, where it is not automatic
@@ -26,6 +27,7 @@ struct Freeze {
 void read(const Value& value, const std::string& name, Freeze& freeze, const Limit& limit);
 Value to_value(const Freeze& freeze);
 
+// Memory: D numbers a tensor, where automatic. Used by one thread; all ranks ask with equal sums, so all agree.
 class FreezeWatch {
  public:
   FreezeWatch(const Freeze& freeze, double beta2, int64_t lr_warmup_steps, int64_t tensors);

@@ -81,6 +81,11 @@ std::vector<comm::WorkPtr> GradientReducer::take() {
   return std::exchange(works_, {});
 }
 
+bool GradientReducer::begun() const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::find(ready_, true) != ready_.end();
+}
+
 at::Tensor GradientReducer::squares() const {
   return at::tensor({local_squares_, optim::sum_squares(layout_, grad_)}, at::kDouble);
 }

@@ -1,8 +1,11 @@
 // The mean gradient over the replicas, exchanged piece by piece while backward still runs.
 //
-// The flat gradient is cut into buckets, from its end (where backward starts) to its beginning; a bucket leaves as soon
-// as all its gradients and those of the buckets before it are ready. With a codec buckets start on block boundaries,
-// and what it loses of a bucket is added to that bucket in the next step.
+// The flat gradient is divided into buckets, from its end (where backward starts) to its beginning. A bucket's
+// all-reduce is launched as soon as all its gradients and those of the buckets before it are ready: in index order, so
+// that all ranks make the same calls whatever order their hooks run in. What travels early is hidden behind the rest of
+// backward; only the last buckets' time shows. Cost: 2 (M-1)/M of the gradient's bytes a rank and step, two latencies a
+// bucket, overlapped. With a codec buckets start on block boundaries, and what it loses of a bucket is added to that
+// bucket in the next step.
 #pragma once
 
 #include <mutex>
@@ -24,14 +27,17 @@ std::vector<Bucket> make_buckets(const optim::Layout& layout, int64_t least_byte
 
 class GradientReducer {
  public:
-  // `grad` is the flat gradient that backward fills. Collective.
+  // `grad` is the flat gradient that backward fills, kept by reference. Collective.
   GradientReducer(const optim::Layout& layout, comm::GroupPtr group, at::Tensor grad, int64_t bucket_bytes,
                   const compress::CodecName& codec);
 
   // The gradient of a piece is complete. From backward hooks, any thread.
   void grad_ready(int piece);
-  // Launches what no hook announced; what must be waited for before `grad` holds the mean.
+  // Launches the buckets that no hook completed, and returns what must be waited for before `grad` holds the mean. Once
+  // a step, after backward; the next step's hooks may run after those waits.
   std::vector<comm::WorkPtr> take();
+  // Whether grad_ready() was called since.
+  bool begun() const;
   // After those waits: both squared norms of this step, of this rank's part of the replica: fp64, local and mean.
   at::Tensor squares() const;
 
@@ -46,11 +52,11 @@ class GradientReducer {
   const optim::Layout layout_;
   const std::vector<Bucket> buckets_;
   std::vector<compress::Errors> errors_;                             // by bucket, with a codec, like the next
-  std::vector<at::Tensor> valid_;                                    // how many numbers of its blocks count
+  std::vector<at::Tensor> valid_;                                    // ValidCounts of each bucket
   const std::unique_ptr<compress::CompressedAllReduce> compressed_;  // null without a codec
   std::vector<int> bucket_of_piece_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<int> missing_;  // pieces a bucket still waits for
   std::vector<bool> ready_;   // pieces seen in this step
   std::vector<comm::WorkPtr> works_;

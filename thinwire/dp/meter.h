@@ -1,5 +1,5 @@
-// Where a rank's compute thread spends its time: waiting for the wire, and in the update rule. Handed to strategies and
-// stages by whoever wants to know; one a rank, used by one thread.
+// Where a rank's compute thread spends its time: waiting for the network, and in the update rule. The trainer makes one
+// a rank and passes it to strategies and stages; used by one thread.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,7 @@ class Meter {
     update_s_ += seconds_since(begin) - (exposed_s_ - exposed_before);
   }
 
+  // Sums since the beginning.
   double exposed_s() const { return exposed_s_; }
   double update_s() const { return update_s_; }
   // From now on waits are entered in `trace` as well.

@@ -84,7 +84,7 @@ void OneBit::step(const optim::Update& u) {
   TORCH_CHECK(u.grad.is_set_to(grad_), "[dp.one_bit] step() must be given the gradient the strategy was made with");
   const int64_t t = ++steps_;
   norms_ = {};
-  if (wants_gradient_mean(t)) {
+  if (wants_gradient_mean(t) && (!u.skip || gradient_.begun())) {
     for (auto& work : gradient_.take()) wait(*work);
     const at::Tensor squares = gradient_.squares();
     if (groups_.over_replica) groups_.over_replica(squares, optim::Over::sum);
@@ -158,10 +158,10 @@ void OneBit::load(const State& state) {
   mean_->get(state);
   gradient_.get(state, "warmup.");
   watch_.get(state, "");
-  steps_ = get_int(state, "steps");
-  frozen_at_ = get_int(state, "frozen_at");
-  share_sum_ = get_double(state, "share_sum");
-  share_weight_ = get_double(state, "share_weight");
+  steps_ = get_int(state, "steps", 0);
+  frozen_at_ = get_int(state, "frozen_at", 0, steps_);
+  share_sum_ = get_double(state, "share_sum", 0);
+  share_weight_ = get_double(state, "share_weight", 0);
 }
 
 }  // namespace thinwire::dp

@@ -5,7 +5,7 @@
 // used. Where the gradient was exactly zero in all of warm-up, nothing is learnt later either (v is 0 there): a sign
 // cannot say zero, so those coordinates are masked. Where v has nearly vanished a sign is too far a step: what arrives
 // is clamped to the reach that Adam's own momentum has (thinwire/kernels/reach.h). Clipping: during warm-up by the norm
-// of the mean gradient; later nobody knows that norm, so it is estimated from the squared norms of the local gradients
+// of the mean gradient; later that norm is unknown, so it is estimated from the squared norms of the local gradients
 // times the share that their mean had of them at the end of warm-up (one number reduced). All ranks scale by the same
 // factor.
 //
@@ -31,9 +31,10 @@ struct WarmupBits {
 void read(const Value& value, const std::string& name, WarmupBits& bits, const Limit& limit);
 inline Value to_value(const WarmupBits& bits) { return bits.count; }
 
+// [strategy] of all three.
 struct OneBitOptions {
-  Freeze freeze;
-  WarmupBits warmup_bits;
+  Freeze freeze;               // the last step of warm-up, or auto
+  WarmupBits warmup_bits;      // of gradients during warm-up
   bool reach = true;           // of the momentum that arrives (thinwire/kernels/reach.h); not in deepspeed mode
   std::string mode = "block";  // block | deepspeed
 };
@@ -55,7 +56,8 @@ struct Habits {
   bool weighs_trust = true;           // 1-bit LAMB: the smoothed trust ratio is divided by its weights
 };
 
-// The mean of a flat vector over the replicas, one bit per number, and what it must remember of what it lost.
+// The mean of a flat vector over the replicas, one bit per number, with error feedback. Ours is the compressed
+// all-reduce; deepspeed.h has the other.
 class OneBitMean {
  public:
   virtual ~OneBitMean() = default;
@@ -66,6 +68,8 @@ class OneBitMean {
 };
 using OneBitMeanPtr = std::unique_ptr<OneBitMean>;
 
+// The base of the three: step() exchanges, clips, and calls one of the virtuals below. A derived class has the formula,
+// and no communication but compressed_mean_().
 class OneBit : public Strategy {
  public:
   void grad_ready(int piece) final;
@@ -76,6 +80,7 @@ class OneBit : public Strategy {
   State state() override;
   void load(const State& state) override;
 
+  // Whether warm-up is over. Equal on all replicas.
   bool frozen() const { return frozen_at_ > 0; }
 
  protected:
@@ -92,11 +97,12 @@ class OneBit : public Strategy {
   // Whether the frozen stage shares one factor of clipping; otherwise each rank takes its own.
   virtual bool clips_together() const { return true; }
 
+  // For derived classes.
   void clip(const at::Tensor& grad, double norm) const;
   double whole_squares(const at::Tensor& grad);  // of the whole replica
   void compressed_mean_(at::Tensor x) { mean_->exchange_(std::move(x), *groups_.meter); }
   void forget_errors() { mean_->forget(); }
-  // 1 - beta^t of both moments, or 1; the second is constant from the freeze on.
+  // What bias correction divides by: 1 - beta^t of both moments, or 1; the second is constant from the freeze on.
   optim::Corrections corrections(int64_t t) const;
   double weight_decay(int group) const { return layout_.groups[group].weight_decay * optim_.weight_decay; }
 

@@ -12,6 +12,7 @@
 
 namespace thinwire::dp {
 
+// Cost of a step after warm-up: one compressed mean of the whole momentum, two latencies, waited for.
 class OneBitAdam final : public OneBit {
  public:
   OneBitAdam(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const optim::OptimOptions& optim);

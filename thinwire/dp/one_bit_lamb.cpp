@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/reduce.h"
@@ -141,7 +142,7 @@ void OneBitLamb::load(const State& state) {
   get(state, "fresh", fresh_);
   get(state, "cbar", cbar_);
   get(state, "cbar_weight", weight_);
-  get(state, "ratio", ratio_);
+  get(state, "ratio", ratio_, 0, std::numeric_limits<float>::max());
   get(state, "scale", s_);
 }
 

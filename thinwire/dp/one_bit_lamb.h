@@ -29,6 +29,7 @@ void fields(F&& f, LambFactor& o) {
     throw BadInput("strategy.factor wants the smaller number first, got {} and {}", o.factor[0], o.factor[1]);
 }
 
+// Norms and scales are by tensor, of the part of it that this rank holds; see one_bit.h for the rest.
 class OneBitLamb final : public OneBit {
  public:
   OneBitLamb(const optim::Flat& weights, Groups groups, const OneBitOptions& options, const LambFactor& factor,

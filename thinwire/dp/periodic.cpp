@@ -75,10 +75,10 @@ void Periodic::close_round(at::Tensor x) {
   if (options_.delay == 1 && !sync) {
     const bool available = in_flight_;
     const auto& probe = groups_.probe;
-    const at::Tensor now = probe && probe->was_watching() ? sample(x) : at::Tensor();
+    const at::Tensor now = probe && probe->was_enabled() ? sample(x) : at::Tensor();
     land();
     move(x, available, /*launch=*/true, false);
-    if (probe && probe->watching() && available && then_.defined()) probe->landed(then_, now.clone(), sample(x));
+    if (probe && probe->enabled() && available && then_.defined()) probe->merged(then_, now.clone(), sample(x));
     then_ = now;
     work_ = launch();
     in_flight_ = true;
@@ -177,8 +177,8 @@ State Periodic::state() {
 
 void Periodic::load(const State& state) {
   rule_->load(with_prefix(state, "rule."));
-  inner_ = get_int(state, "inner");
-  rounds_ = get_int(state, "rounds");
+  inner_ = get_int(state, "inner", 0, options_.period - 1);
+  rounds_ = get_int(state, "rounds", 0);
   if (single_replica_) return;
   drain();
   work_ = nullptr;
@@ -187,13 +187,13 @@ void Periodic::load(const State& state) {
   if (v_.defined()) get(state, "v", v_);
   if (start_.defined()) get(state, "start", start_);
   if (compressed_) errors_.get(state, "");
-  in_flight_ = get_int(state, "in_flight") != 0;
+  in_flight_ = get_int(state, "in_flight", 0, 1) != 0;
   if (in_flight_) get(state, "flight", flight_);
-  last_move_ = get_double(state, "last_move");
-  largest_move_ = get_double(state, "largest_move");
+  last_move_ = get_double(state, "last_move", 0);
+  largest_move_ = get_double(state, "largest_move", 0);
   for (size_t group = 0; group < gamma_.size(); ++group) {
-    gamma_[group] = get_double(state, "gamma." + std::to_string(group));
-    gamma_prev_[group] = get_double(state, "gamma_prev." + std::to_string(group));
+    gamma_[group] = get_double(state, "gamma." + std::to_string(group), 0);
+    gamma_prev_[group] = get_double(state, "gamma_prev." + std::to_string(group), 0);
   }
 }
 

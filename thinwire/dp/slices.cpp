@@ -99,16 +99,16 @@ Slices::Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, 
   if (options_.codec.text == "none") return;
   compressed_ =
       std::make_unique<compress::CompressedAllReduce>(groups_.sync, compress::make_codec(options_.codec.text));
-  renew_errors(count_);
+  reset_errors(count_);
 }
 
-void Slices::renew_errors(int64_t count) {
+void Slices::reset_errors(int64_t count) {
   errors_.clear(), valid_.clear();
   const at::Tensor counts = optim::valid_counts(layout_).cpu();
   const auto valid = kernels::host_span<const int32_t>(counts);
   std::vector<kernels::Part> parts;
   for (int64_t s = 0; s < count; ++s) {
-    slicing_.cut(count, s, 0, parts);
+    slicing_.parts_of(count, s, 0, parts);
     errors_.push_back(compressed_->errors(numel_of(parts), layout_.options));
     std::vector<int32_t> own;
     for (const auto& part : parts)
@@ -132,23 +132,23 @@ void Slices::step(const optim::Update& u) {
   land_due();  // without delay: at once
 }
 
-void Slices::cut(Flight& f, int64_t launch) {
+void Slices::set_parts(Flight& f, int64_t launch) {
   f.launch = launch;
-  slicing_.cut(count_, (launch - 1) % count_, options_.redraw ? (launch - 1) / count_ : 0, f.parts);
+  slicing_.parts_of(count_, (launch - 1) % count_, options_.redraw ? (launch - 1) / count_ : 0, f.parts);
   f.numel = numel_of(f.parts);
-  if (!f.y_room.defined() || f.y_room.numel() < f.numel) {
+  if (!f.y_buffer.defined() || f.y_buffer.numel() < f.numel) {
     const int64_t room = (slicing_.blocks() + count_ - 1) / count_ * options_.block;
-    f.y_room = at::empty({room}, layout_.options);
-    f.message_room = at::empty({room}, layout_.options);
+    f.y_buffer = at::empty({room}, layout_.options);
+    f.message_buffer = at::empty({room}, layout_.options);
   }
-  f.y = f.y_room.narrow(0, 0, f.numel);
-  f.message = f.message_room.narrow(0, 0, f.numel);
+  f.y = f.y_buffer.narrow(0, 0, f.numel);
+  f.message = f.message_buffer.narrow(0, 0, f.numel);
 }
 
 void Slices::launch(const at::Tensor& x) {
   const int64_t count = options_.slices.at(steps_, planned_steps_);
   if (count != count_) {
-    if (in_flight_.empty()) recut(count);
+    if (in_flight_.empty()) reslice(count);
     return;
   }
   Flight f;
@@ -156,7 +156,7 @@ void Slices::launch(const at::Tensor& x) {
     f = std::move(free_.back());
     free_.pop_back();
   }
-  cut(f, steps_ / options_.every);
+  set_parts(f, steps_ / options_.every);
   kernels::slice_take(f.parts, x, z_, f.y, f.message);
   in_flight_.push_back(std::move(f));
   Flight& flying = in_flight_.back();  // a deque: it stays where it is
@@ -183,13 +183,13 @@ void Slices::land(const at::Tensor& x) {
     for (auto& part : f.parts) part.fresh = !std::exchange(merged[part.at / options_.block], 1);
   }
   at::Tensor now, written;
-  const bool measured = groups_.probe && groups_.probe->watching() && options_.delay.steps > 0;
+  const bool measured = groups_.probe && groups_.probe->enabled() && options_.delay.steps > 0;
   if (measured) {
     now = at::empty_like(f.y), written = at::empty_like(f.y);
     kernels::slice_gather(f.parts, x, now);
   }
   const bool carries = options_.redraw && !in_flight_.empty();
-  if (carries && (!jump_.defined() || jump_.numel() < f.numel)) jump_ = at::empty_like(f.y_room);
+  if (carries && (!jump_.defined() || jump_.numel() < f.numel)) jump_ = at::empty_like(f.y_buffer);
   const double mu = options_.mu(f.launch, planned_steps_ / options_.every);
   kernels::slice_merge(
       f.parts,
@@ -203,23 +203,23 @@ void Slices::land(const at::Tensor& x) {
     for (Flight& later : in_flight_) kernels::slice_carry(f.parts, jump_, later.parts, later.y);
   if (measured) {
     kernels::slice_gather(f.parts, x, written);
-    groups_.probe->landed(sample(f.y), sample(now), sample(written));
+    groups_.probe->merged(sample(f.y), sample(now), sample(written));
   }
   free_.push_back(std::move(f));
 }
 
-void Slices::recut(int64_t count) {
+void Slices::reslice(int64_t count) {
   if (compressed_) {
     const at::Tensor lost = at::zeros({layout_.numel}, layout_.options);
     std::vector<kernels::Part> parts;
     for (int64_t s = 0; s < count_; ++s) {
-      slicing_.cut(count_, s, 0, parts);
+      slicing_.parts_of(count_, s, 0, parts);
       compressed_->fold(errors_[s]);
       kernels::slice_scatter(parts, errors_[s].worker.error, lost);
     }
-    renew_errors(count);
+    reset_errors(count);
     for (int64_t s = 0; s < count; ++s) {
-      slicing_.cut(count, s, 0, parts);
+      slicing_.parts_of(count, s, 0, parts);
       kernels::slice_gather(parts, lost, errors_[s].worker.error);
     }
   }
@@ -276,8 +276,8 @@ State Slices::state() {
 
 void Slices::load(const State& state) {
   rule_->load(with_prefix(state, "rule."));
-  steps_ = get_int(state, "steps");
-  count_ = get_int(state, "slices");
+  steps_ = get_int(state, "steps", 0);
+  count_ = get_int(state, "slices", options_.slices.least(), options_.slices.most());
   if (single_replica_) return;
   if (z_.defined()) get(state, "z", z_);
   if (m_.defined()) get(state, "m", m_);
@@ -287,15 +287,17 @@ void Slices::load(const State& state) {
   agreed_ = false;
   in_flight_.clear();
   free_.clear();
-  for (int64_t k = 0, flights = get_int(state, "flights"); k < flights; ++k) {
+  const int64_t launches = steps_ / options_.every;
+  for (int64_t k = 0, next = 1, flights = get_int(state, "flights", 0, launches); k < flights; ++k) {
     const std::string prefix = fmt::format("flight.{}.", k);
     Flight& f = in_flight_.emplace_back();
-    cut(f, get_int(state, prefix + "launch"));
+    set_parts(f, get_int(state, prefix + "launch", next, launches));
+    next = f.launch + 1;
     get(state, prefix + "y", f.y);
     get(state, prefix + "answer", f.message);
   }
   if (!compressed_) return;
-  renew_errors(count_);
+  reset_errors(count_);
   for (size_t s = 0; s < errors_.size(); ++s) errors_[s].get(state, fmt::format("slice.{}.", s));
 }
 

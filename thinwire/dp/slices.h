@@ -1,5 +1,15 @@
-// Averaging a slice at a time: the weights are cut into N slices (thinwire/dp/slicing.h), and every K steps the next
-// one leaves, to land d steps later. One class, many names:
+// Averaging a slice at a time: instead of all weights now and then, replicas average a part of them all the time.
+//
+// The flat weights are divided into N slices (thinwire/dp/slicing.h). Every K steps the next slice is launched: its
+// mean over the M replicas travels in the background, by an all-reduce or, with a codec, by a compressed one, while
+// training goes on; exactly d steps after its launch it is merged into the weights, which have moved since. If the
+// exchange is done by then it costs no time at all; otherwise the step waits, so d decides the result, the link does
+// not. After K N steps every weight has been averaged once.
+//
+// Cost: a rank sends 2 (M-1)/M n/N numbers every K steps (n: weights; with a codec: bytes of 2 (M-1) messages of
+// n/(N M) numbers), evenly spread over time instead of in bursts, and hides a transfer of up to d steps.
+//
+// One class, many names:
 //
 //   sparta        overwrite, waited for                                     (sparse averaging)
 //   async_sparta  the same, ten steps late
@@ -7,25 +17,30 @@
 //   loscar        delta, ten steps late
 //   drip          anchor, one step late, in one bit per number: ours
 //
-// In step s: the inner update; what is due lands, in the order it left; then, if s mod K = 0, slice S leaves:
+// In step s: the inner update; what is due lands, in the order of launches; then, if s mod K = 0, slice S is launched:
 //
 //     y_i = x_i[S];  the mean over the replicas of y_i (anchor: of y_i - z[S]) is launched
 //
-// and d steps later its answer a is merged:
+// and d steps later the mean a is merged:
 //
 //     overwrite     x_i[S] = a
 //     delta         x_i[S] += a - y_i
 //     ema           e_i = mu e_i + (1 - mu) (x_i[S] - y_i), the first time x_i[S] - y_i;   x_i[S] = a + e_i
 //     anchor        m = beta m + a;  z[S] += alpha m;  x_i[S] += z[S] - y_i
 //
-// A slice must land before it leaves again (K N >= d), or its drift would hold an earlier jump and count it twice;
-// redrawn slices may meet one that is under way, so there every landing adds its jump to the y_i of later flights.
-// z and m are equal on all replicas, bit for bit. With a codec both sides remember what it lost, per slice; where N
-// changes, launches are left out until nothing is under way (at least one), and what was lost moves to the new slices.
-// One replica alone has nothing to average: it is left as it is, unless an outer step (alpha, beta) would move it.
+// overwrite throws away what a replica learnt in those d steps; delta and anchor add the correction to it; ema replaces
+// it by what is learnt there on average. Why anchor is the one for codecs: y_i - z is small, and an error in it is
+// corrected by the next exchange, while an error in y_i would be an error of the weights.
+//
+// A slice must land before it is launched again (K N >= d), or its drift would contain an earlier correction, which
+// would be added a second time; redrawn slices may share blocks with one in flight, so there every landing adds its
+// correction to the y_i of later flights. z and m are equal on all replicas, bit for bit. With a codec both sides keep
+// what it lost, per slice; where N changes, launches are left out until nothing is in flight (at least one), and what
+// was lost moves to the new slices. A single replica has nothing to average: it is left as it is, unless an outer step
+// (alpha, beta) would move it.
 //
 // Memory beside weights and gradient: two slices a flight; anchor: z (and m with momentum); ema: e; with a codec
-// 1 + 1/M times the weights.
+// 1 + 1/M times the weights. Threads, failures and checkpoints: as strategy.h says.
 #pragma once
 
 #include <deque>
@@ -48,7 +63,7 @@ struct SlicesOptions {
   bool redraw = false;                    // other slices in every cycle
   std::array<double, 2> ema = {.5, .99};  // mu: first for `ema_hold` launches, then by a cosine to the second
   Launches ema_hold = 1000;
-  int64_t ema_steps = 30'000;         // launches until it is there
+  int64_t ema_steps = 30'000;         // launches until mu is the second
   double outer_lr = 1, momentum = 0;  // alpha, beta
   int64_t block = 1024;               // numbers that stay together
   int64_t seed = 0;                   // of the slices
@@ -58,7 +73,7 @@ struct SlicesOptions {
   double mu(int64_t launch, int64_t launches = 0) const;
 };
 // BadInput that names the options that do not fit together; or that do not fit flat weights of this length, or a run
-// of so many steps (0: nobody knows).
+// of so many steps (0: unknown).
 void check(const SlicesOptions& options);
 void check(const SlicesOptions& options, int64_t numel, int64_t planned_steps);
 
@@ -89,7 +104,7 @@ void fields(F&& f, SlicesOptions& o) {
 
 class Slices final : public Strategy {
  public:
-  // `planned_steps`: of the run, 0 if nobody knows.
+  // Collective over groups.sync; x becomes replica 0's. `planned_steps`: of the run, 0 if unknown. BadInput as check().
   Slices(const optim::Layout& layout, Groups groups, optim::RulePtr rule, const SlicesOptions& options, at::Tensor x,
          int64_t planned_steps);
 
@@ -101,20 +116,21 @@ class Slices final : public Strategy {
   void load(const State& state) override;
 
  private:
+  // One slice from its launch to its landing.
   struct Flight {
     int64_t launch = 0;  // counted from 1
     std::vector<kernels::Part> parts;
     int64_t numel = 0;
-    at::Tensor y_room, message_room;  // as large as the largest slice
-    at::Tensor y, message;            // the slice's part of them; the message becomes the answer
+    at::Tensor y_buffer, message_buffer;  // as large as the largest slice
+    at::Tensor y, message;                // the slice's part of them; the message becomes the mean
     comm::WorkPtr work;
   };
 
   void launch(const at::Tensor& x);
-  void land(const at::Tensor& x);            // the oldest flight
-  void cut(Flight& flight, int64_t launch);  // parts, and room for them
-  void recut(int64_t count);                 // nothing is under way
-  void renew_errors(int64_t count);          // and what counts, of so many slices
+  void land(const at::Tensor& x);                  // the oldest flight
+  void set_parts(Flight& flight, int64_t launch);  // its parts, and buffers for them
+  void reslice(int64_t count);                     // nothing is in flight
+  void reset_errors(int64_t count);                // and valid_, for so many slices
   std::string place_in(const Flight& flight, int64_t i) const;
 
   const optim::Layout layout_;
@@ -125,9 +141,9 @@ class Slices final : public Strategy {
   const Slicing slicing_;
   const bool single_replica_;
   std::vector<compress::Errors> errors_;  // by slice, with a codec, like the next
-  std::vector<at::Tensor> valid_;         // how many numbers of a slice's blocks count
+  std::vector<at::Tensor> valid_;         // ValidCounts of each slice
 
-  at::Tensor z_, m_, e_, jump_;  // where the rule has them
+  at::Tensor z_, m_, e_, jump_;  // where the merge has them
   at::Tensor merged_;            // ema: which blocks have been merged before, one byte each
   at::Tensor consensus_;         // made when first asked for
   int64_t steps_ = 0, count_ = 0;

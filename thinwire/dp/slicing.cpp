@@ -49,14 +49,14 @@ std::optional<SliceCount::Change> change(std::string_view text) {
 
 }  // namespace
 
-void Slicing::cut(int64_t count, int64_t index, int64_t cycle, std::vector<kernels::Part>& parts) const {
+void Slicing::parts_of(int64_t count, int64_t index, int64_t cycle, std::vector<kernels::Part>& parts) const {
   static const uint64_t stream = stream_id("slice lanes");
   parts.clear();
   int64_t packed = 0;
   for (int64_t run = 0; run * count < blocks(); ++run) {
     const uint64_t bits = hash64({seed, stream, static_cast<uint64_t>(cycle), static_cast<uint64_t>(run)});
-    const auto lane = static_cast<int64_t>(below(static_cast<uint64_t>(count), bits));
-    const int64_t b = run * count + (index - lane + count) % count;  // (lane + b) mod count = index
+    const auto shift = static_cast<int64_t>(below(static_cast<uint64_t>(count), bits));
+    const int64_t b = run * count + (index - shift + count) % count;  // (shift + b) mod count = index
     if (b >= blocks()) continue;
     const int64_t at = b * block, n = std::min(block, numel - at);
     parts.push_back({.at = at, .packed = packed, .numel = n});

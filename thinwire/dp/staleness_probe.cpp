@@ -15,9 +15,9 @@ at::Tensor sample(const at::Tensor& x) {
 }
 
 std::optional<double> StalenessProbe::error() {
-  if (!landing_) return {};
-  const Landing means = *landing_;
-  landing_.reset();
+  if (!merge_) return {};
+  const Merge means = *merge_;
+  merge_.reset();
   for (const at::Tensor& t : {means.then, means.now, means.written})
     group_->all_reduce_(t, comm::Reduce::mean, comm::TrafficKind::control)->wait();
   const at::Tensor sums = at::tensor({kernels::sum_squared_differences(means.now, means.written),

@@ -38,7 +38,7 @@ const std::map<std::string, std::string> kSentences = {
      "takes no longer than a round."},
     {"co2",
      "A round’s progress ({p} steps) is sent off while the next round computes and is used one round late, so "
-     "nobody waits as long as a transfer takes no longer than a round. Because a late direction can overshoot, it "
+     "no replica waits as long as a transfer takes no longer than a round. Because a late direction can overshoot, it "
      "counts the less the more the weights have just moved, and the momentum is clipped."},
     {"sparta",
      "Every {k} one of {n} slices of the weights is replaced by its average over the replicas, in turn. Little "
@@ -81,6 +81,7 @@ std::string text_of(const Value& value) {
 Traits traits_of(const StrategyOptions& o) {
   const Family family = family_of(o.name);
   return {.owns_rule = family == Family::one_bit,
+          .averages_gradients = family == Family::all_reduce || family == Family::one_bit,
           .needs_global_norms = family != Family::one_bit,
           .round_steps = family == Family::periodic ? o.periodic.period : 1,
           .sentences = fmt::format(fmt::runtime(kSentences.at(o.name)), fmt::arg("p", o.periodic.period),

@@ -107,12 +107,12 @@ void ZeroOneAdam::load(const State& state) {
   OneBit::load(state);
   get(state, "moved", moved_);
   if (frozen()) get(state, "z", synced_);
-  gap_ = get_int(state, "gap");
-  renewals_ = get_int(state, "renewals");
-  interval_ = get_int(state, "interval");
-  since_freeze_ = get_int(state, "since_freeze");
+  gap_ = get_int(state, "gap", 1);
+  renewals_ = get_int(state, "renewals", 0, zero_one_.var_update_scaler - 1);
+  interval_ = get_int(state, "interval", 1, zero_one_.local_step_clipper);
+  since_freeze_ = get_int(state, "since_freeze", 0);
   for (size_t group = 0; group < rates_.size(); ++group)
-    rates_[group] = get_double(state, "rates." + std::to_string(group));
+    rates_[group] = get_double(state, "rates." + std::to_string(group), 0);
 }
 
 }  // namespace thinwire::dp

@@ -5,9 +5,8 @@
 //                       gap doubles. Otherwise g = the mean of one bit per number, v stays.
 //                       m = beta1 m + (1-beta1) g;   x -= lr (m / (sqrt(v) + eps) + wd x)
 //   at the freeze       all errors are forgotten: their unit changes.   x_s = x, a = 0, S = 0, I = 1
-//   afterwards          m_i = beta1 m_i + (1-beta1) g_i;   a_i -= lr (m_i / (sqrt(v) + eps) + wd x_i);   x_i = x_s +
-//   a_i;
-//                       S += lr
+//   afterwards          m_i = beta1 m_i + (1-beta1) g_i;   a_i -= lr (m_i / (sqrt(v) + eps) + wd x_i);
+//                       x_i = x_s + a_i;   S += lr
 //                       t mod I = 0: h = the mean, one bit per number, of a_i (sqrt(v) + eps);
 //                       x_i = x_s += h / (sqrt(v) + eps);   m_i = -h / S;   a_i = S = 0
 //                       every `local_step_scaler` steps I doubles, up to `local_step_clipper`
@@ -19,10 +18,11 @@
 
 namespace thinwire::dp {
 
+// [strategy] of zero_one_adam, beside one_bit.h's; names and defaults are the paper's code's. All >= 1.
 struct ZeroOneOptions {
-  int64_t var_update_scaler = 16;
+  int64_t var_update_scaler = 16;     // renewals of v until they become half as often
   int64_t local_step_scaler = 32678;  // the published default, typed so upstream
-  int64_t local_step_clipper = 16;
+  int64_t local_step_clipper = 16;    // most steps between two exchanges
 };
 
 template <class F>

@@ -11,7 +11,8 @@
 #define THINWIRE_CLONES
 #endif
 
-// For what a clone calls: a function that is not inlined is compiled once, for the oldest CPU.
+// For what a clone calls: a function that is not inlined is compiled once, for the oldest CPU. Lambdas too: mark them,
+// or pass plain arguments.
 #define THINWIRE_INLINE inline __attribute__((always_inline))
 
 // Before a loop whose passes do not depend on each other although its pointers may be equal: next may be x.

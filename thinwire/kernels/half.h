@@ -6,7 +6,8 @@
 namespace thinwire::kernels {
 
 // With c = x + error (which may be undefined): sent = c in the type of `sent`, at most its largest number; error = what
-// was lost. Returns -1, or about where (within 4096) the first c is that is not finite.
+// was lost. Returns -1, or about where (within 4096) the first c is that is not finite; `sent` and error are then
+// undefined. Decoding is a conversion: x.copy_(sent).
 int64_t half_encode(const at::Tensor& x, const at::Tensor& error, const at::Tensor& sent);
 
 }  // namespace thinwire::kernels

@@ -2,7 +2,8 @@
 //
 //   u = m / (sqrt(v) + eps) + wd x
 //
-// all sums are in fp64, in an order fixed by position.
+// all sums are in fp64, in an order fixed by position. A layer-wise rule needs norms before it can step, so there are
+// two passes over memory: one that returns the norms, and one that applies the step they give.
 #pragma once
 
 #include "thinwire/kernels/moments.h"
@@ -10,6 +11,7 @@
 
 namespace thinwire::kernels {
 
+// What an update of one tensor needs beside its numbers.
 struct LambStep {
   Moments moments;
   float weight_decay;
@@ -21,11 +23,11 @@ struct LambNorms {
 LambNorms lamb_moments(const at::Tensor& x, const at::Tensor& g, const at::Tensor& m, const at::Tensor& v, Range range,
                        const LambStep& step);
 
-// next = x - rate u. next may be x.
+// next = x - rate u, with the m and v that lamb_moments() left. next may be x.
 void lamb_apply(const at::Tensor& next, const at::Tensor& x, const at::Tensor& m, const at::Tensor& v, Range range,
                 float rate, const LambStep& step);
 
-// last = m;   m = (beta1 m + (1-beta1) g) scale: what is sent.
+// 1-bit LAMB, before the exchange: last = m;   m = (beta1 m + (1-beta1) g) scale, which is what is sent.
 void scaled_momentum(const at::Tensor& m, const at::Tensor& last, const at::Tensor& g, Range range,
                      const Moments& moments, float scale);
 
@@ -33,9 +35,9 @@ struct FrozenNorms {
   double adam = 0, u = 0;  // squared norms of m / (sqrt(v) + eps) and of u
   float ratio = 0;         // the largest (sqrt(v) + eps) / (sqrt(fresh) + eps)
 };
-// What arrived becomes the momentum again, and the gradient it stands for renews `fresh`:
-//   m = m / scale, within reach (reach.h) of sqrt(v) + eps, 0 where masked and v is 0;   ghat = (m - beta1 last) /
-//   (1-beta1); fresh = beta2 fresh + (1-beta2) ghat^2
+// After the exchange: what arrived in m becomes the momentum again, and the gradient it stands for renews `fresh`:
+//   m = m / scale, within reach (reach.h) of sqrt(v) + eps, 0 where masked and v is 0
+//   ghat = (m - beta1 last) / (1-beta1);   fresh = beta2 fresh + (1-beta2) ghat^2
 FrozenNorms lamb_renew(const at::Tensor& x, const at::Tensor& m, const at::Tensor& last, const at::Tensor& v,
                        const at::Tensor& fresh, Range range, float scale, bool masked, float reach,
                        const LambStep& step);

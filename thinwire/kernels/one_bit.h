@@ -1,13 +1,13 @@
 // One bit per number, with error feedback, in one pass over memory.
 //
-// Elements come in blocks (range.h); block b has valid[b] elements that count, from its beginning (int32; undefined:
-// all). With c = x + error:
+// Elements come in blocks (range.h); block b has valid[b] valid elements, from its beginning (int32; undefined: all).
+// With c = x + error:
 //
-//   scale = mean |c| over the block's elements that count, summed in fp64, 0 where there are none
-//   bit   = c >= 0                        zero and -0.0 count as +; eight to a byte, the first on top
+//   scale = mean |c| over the block's valid elements, summed in fp64, 0 where there are none
+//   bit   = c >= 0                        zero and -0.0 are +; eight to a byte, most significant first
 //   error = c - (bit ? scale : -scale)    what the receiver will not see, for the next time
 //
-// Elements that do not count are sent as +, decode to 0, and keep their error.
+// The others are sent as +, decode to 0, and keep their error.
 #pragma once
 
 #include "thinwire/kernels/range.h"

@@ -12,14 +12,17 @@
 
 namespace thinwire::kernels {
 
+// For a kernel that is not to clamp.
 inline constexpr float kNoReach = std::numeric_limits<float>::infinity();
 
+// B above; infinite where there is no bound. In fp64, rounded once by the caller.
 inline double adam_reach(double beta1, double beta2) {
   const double rest = 1 - beta1 * beta1 / beta2;
   return rest > 0 ? (1 - beta1) / std::sqrt(rest * (1 - beta2)) : std::numeric_limits<double>::infinity();
 }
 
-// m within +- reach root, where root = sqrt(v) + eps.
+// m clamped to +- reach root, where root = sqrt(v) + eps. Inlined into kernels; with kNoReach nothing changes, and NaN
+// stays NaN.
 inline float within_reach(float m, float reach, float root) {
   const float most = reach * root;
   return std::min(std::max(m, -most), most);

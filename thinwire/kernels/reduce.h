@@ -1,5 +1,5 @@
-// Sums over long fp32 vectors, in fp64. The order of additions is fixed by position alone: the result does not depend
-// on the number of threads.
+// Sums over long fp32 vectors, in fp64. The order of additions is fixed by position alone (eight interleaved sums
+// within a task, then tasks in order): the result does not depend on the number of threads.
 #pragma once
 
 #include "thinwire/kernels/range.h"

@@ -1,5 +1,6 @@
-// Cuts a long vector into tasks and runs them on the calling rank's threads. (at::parallel_for is a plain loop in code
-// that was compiled without -fopenmp; the results are the same.)
+// Divides a long vector into tasks of kTask elements and runs them on the calling rank's threads. (at::parallel_for is
+// a plain loop in code that was compiled without -fopenmp; the results are the same.) Tasks are the same whatever the
+// number of threads, and sums are added in their order: that is why results do not depend on it.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -15,7 +16,8 @@
 
 namespace thinwire::kernels {
 
-// f(begin, end) for every task of [0, n).
+// f(begin, end) for every task of [0, n); each element once. f runs on several threads at the same time, and must write
+// to its own elements only. Blocks until all are done; what f throws is thrown here.
 template <class F>
 void for_tasks(int64_t n, F&& f) {
   const int64_t tasks = (n + kTask - 1) / kTask;
@@ -24,7 +26,7 @@ void for_tasks(int64_t n, F&& f) {
   });
 }
 
-// The same, adding up what f returns in the order of the tasks.
+// The same, adding up what f returns (a double) in the order of the tasks, whatever order they ran in.
 template <class F>
 double sum_tasks(int64_t n, F&& f) {
   const int64_t tasks = (n + kTask - 1) / kTask;
@@ -36,7 +38,8 @@ double sum_tasks(int64_t n, F&& f) {
   return total;
 }
 
-// The smallest position that f found wrong: f(begin, end) returns one relative to begin, or -1. -1 if there is none.
+// The smallest position that f found wrong, for encoders that look for numbers that are not finite: f(begin, end)
+// returns one relative to begin, or -1. -1 if there is none. All tasks run, so the result does not depend on threads.
 template <class F>
 int64_t first_of_tasks(int64_t n, F&& f) {
   constexpr int64_t none = std::numeric_limits<int64_t>::max();
@@ -50,7 +53,9 @@ int64_t first_of_tasks(int64_t n, F&& f) {
   return first == none ? -1 : first.load();
 }
 
-// Sum of squares of a block in eight interleaved fp64 lanes: a fixed order that vector units can follow.
+// Sum of squares in eight interleaved fp64 lanes: element i of a task is added to lane i mod 8, and the lanes are added
+// in a tree at the end. A fixed order that vector units of 2, 4 or 8 numbers can all follow, so clones give equal bits.
+// add() may be called again where the numbers so far were a multiple of 8.
 struct Lanes {
   double sum[8] = {};
   THINWIRE_INLINE void add(const float* values, int64_t n) {

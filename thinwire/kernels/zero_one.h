@@ -1,4 +1,5 @@
-// The passes of 0/1 Adam after its freeze (thinwire/dp/zero_one_adam.h). root = sqrt(v) + eps throughout.
+// The passes of 0/1 Adam after its freeze (thinwire/dp/zero_one_adam.h): a local step, and, when replicas exchange,
+// what is done before and after. root = sqrt(v) + eps throughout; v is frozen and only read.
 #pragma once
 
 #include "thinwire/kernels/moments.h"
@@ -16,7 +17,7 @@ struct LocalStep {
   Moments moments;
   float lr, weight_decay;
   float reach;  // reach.h
-  bool masked;
+  bool masked;  // m is 0 where v is: nothing was ever learnt there
 };
 // m = beta1 m + (1-beta1) g, within reach of root, 0 where masked and v is 0;
 // moved -= lr (m / root + wd x);   next = synced + moved

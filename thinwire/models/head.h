@@ -1,4 +1,5 @@
-// The last unit of a language model, and the norm it shares with the units before it.
+// The last unit of a language model, and the norm it shares with the units before it. For gpt.cpp and mlp.cpp, which
+// differ in what comes before.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +10,7 @@
 
 namespace thinwire::models {
 
-// Layer norm over the last dimension, with a weight and no bias.
+// Layer norm over the last dimension, with a weight [size of it] and no bias; eps 1e-5 as torch's.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight);
 
 // x_BTW to logits_BTV: a norm, then one product with `matrix` [vocabulary, width].

@@ -1,8 +1,10 @@
-// What is trained: a list of units (embedding, blocks, head), each with a forward of its own. Pipelines cut a model
-// between units, and sharded weights are gathered unit by unit.
+// What is trained: a list of units (embedding, blocks, head), each with a forward of its own. Pipeline stages are
+// consecutive units, and sharded weights are gathered unit by unit.
 //
 // Parameters are plain tensors that require a gradient; a trainer makes them views of one flat buffer
-// (thinwire/optim/flat.h). Nothing here uses torch's default generator.
+// (thinwire/optim/flat.h). Nothing here uses torch's default generator, and a forward is deterministic: a stage
+// computes it twice. A model is used by one thread at a time. To add one: a make_NAME() beside gpt.h, its name in
+// fields() and in make_model(); examples/own_model.cpp shows a model of your own without any of this.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,9 +25,11 @@ struct Parameter {
   int64_t matrices = 0;  // weight matrices between embedding and head that it holds, stacked by rows: 3 for q, k, v
 };
 
+// A part of a model that is never divided between stages.
 class Unit {
  public:
   virtual ~Unit() = default;
+  // The output of the unit before (or tokens) to this one's. Must not change x, or keep state between calls.
   virtual at::Tensor forward(const at::Tensor& x) = 0;
   // About how many multiplications a token takes in it: for balancing stages. Unless a unit knows better, one for each
   // number in its parameters.

@@ -11,9 +11,10 @@
 
 namespace thinwire::models {
 
-inline constexpr double kInitStd = 0.02;
+inline constexpr double kInitStd = 0.02;  // of every matrix, unless a model says otherwise
 
-// Registers a parameter with `unit` and returns a second handle to the same tensor: set_data() on one is seen by both.
+// Registers a parameter with `unit` and returns a second handle to the same tensor: set_data() on one is seen by both,
+// which is how flat weights reach a unit's forward. Without a seed it is a meta tensor. Names are unique in a model.
 at::Tensor add_normal(Unit& unit, std::string name, at::IntArrayRef shape, double std, Seed seed, int64_t matrices = 0);
 at::Tensor add_ones(Unit& unit, std::string name, int64_t size, Seed seed);
 

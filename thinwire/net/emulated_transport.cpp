@@ -82,8 +82,8 @@ comm::WorkPtr EmulatedTransport::send(at::Tensor bytes, int to, int64_t tag) {
   return std::make_shared<Sent>(std::move(announced), inner_->send(std::move(bytes), to, tag));
 }
 
-comm::ReceiptPtr EmulatedTransport::recv(at::Tensor bytes, int from, int64_t tag) {
-  class Coming final : public comm::Receipt {
+comm::RecvWorkPtr EmulatedTransport::recv(at::Tensor bytes, int from, int64_t tag) {
+  class Coming final : public comm::RecvWork {
    public:
     Coming(comm::TransportPtr inner, std::shared_ptr<Downlink> downlink, at::Tensor bytes, int from, int64_t tag)
         : inner_(std::move(inner)),
@@ -95,25 +95,25 @@ comm::ReceiptPtr EmulatedTransport::recv(at::Tensor bytes, int from, int64_t tag
     void wait() override {
       note_work_->wait();
       bytes_work_->wait();
-      inner_->sleep_until(came_at());
+      inner_->sleep_until(arrived_at());
     }
     bool done() const override { return note_work_->done() && bytes_work_->done() && is_due(); }
     bool poll() override { return note_work_->poll() && bytes_work_->poll() && is_due(); }
     Clock::time_point not_before() const override {
-      return note_work_->done() && bytes_work_->done() && !broken() ? came_at() : Clock::time_point::min();
+      return note_work_->done() && bytes_work_->done() && !broken() ? arrived_at() : Clock::time_point::min();
     }
-    Clock::time_point came_at() const override {  // the downlink is asked once
+    Clock::time_point arrived_at() const override {  // the downlink is asked once
       std::call_once(asked_, [this] {
         const auto* due = note_.const_data_ptr<int64_t>();
-        const auto sent = note_work_->came_at();
+        const auto sent = note_work_->arrived_at();
         in_at_ = downlink_->in_at(sent + Clock::duration(due[0]), sent + Clock::duration(due[1]), size_);
-        inner_->excuse_until(in_at_);
+        inner_->extend_timeouts_until(in_at_);
       });
       return in_at_;
     }
 
    private:
-    bool is_due() const { return broken() || Clock::now() >= came_at(); }
+    bool is_due() const { return broken() || Clock::now() >= arrived_at(); }
     bool broken() const {  // then wait() would throw at once: also where the world ended while this is still on its way
       try {
         note_work_->wait();
@@ -128,7 +128,7 @@ comm::ReceiptPtr EmulatedTransport::recv(at::Tensor bytes, int from, int64_t tag
     const std::shared_ptr<Downlink> downlink_;
     const int64_t size_;
     const at::Tensor note_;
-    const comm::ReceiptPtr note_work_, bytes_work_;
+    const comm::RecvWorkPtr note_work_, bytes_work_;
     mutable std::once_flag asked_;
     mutable Clock::time_point in_at_;
   };

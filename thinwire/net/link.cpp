@@ -54,7 +54,7 @@ std::string rates_text(double up, double down) {
   return std::isinf(down) ? one(up) : one(up) + ":" + one(down);
 }
 
-// Follows a rate that changes over time: stretches of constant rate between events, none during an outage.
+// Follows a rate that changes over time: constant rates between events, none during an outage.
 double passed_at(const Link& link, double Event::*changed, double rate, double begin, int64_t bytes) {
   double now = begin, bits = static_cast<double>(bytes) * 8;
   auto pass_until = [&](double end) {  // true: the last bit is through

@@ -1,4 +1,5 @@
-// A link, as a value: how many bits a second, how long a bit is under way, and what goes wrong when.
+// A network link, as a value: rate, one-way latency, jitter, and a script of changes and outages. It is emulated by
+// emulated_transport.h, and planned with by pure functions.
 //
 //   "100mbit/20ms"            rate / one-way latency              "1gbit"        no latency
 //   "none"                    as fast as it goes                  "none/20ms"    latency only
@@ -37,6 +38,8 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
+// The text above and back: to_text() gives a text that from_text() reads as an equal link. BadInput that says what was
+// wanted for a text that is none, a rate or time out of range, or events out of order.
 void from_text(std::string_view text, Link& out);
 std::string to_text(const Link& link);
 

@@ -1,4 +1,9 @@
-// AdamW (1711.05101), equal to torch.optim.AdamW.
+// AdamW (1711.05101), equal to torch.optim.AdamW:
+//
+//   m = b1 m + (1-b1) g;   v = b2 v + (1-b2) g^2
+//   x = x (1 - lr wd) - lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
+//
+// One pass over memory (kernels/adamw.h). Memory: m and v, as long as the weights.
 #pragma once
 
 #include <array>
@@ -24,6 +29,7 @@ Corrections corrections(const AdamwOptions& options, int64_t t);
 // The update of numbers with this learning rate and weight decay.
 kernels::AdamwStep adamw_step(const kernels::Moments& moments, const Corrections& c, double lr, double weight_decay);
 
+// See rule.h for the contract.
 class Adamw final : public Rule {
  public:
   Adamw(const Layout& layout, const AdamwOptions& options);

@@ -1,4 +1,6 @@
-// Update rules by name: the [optim] section of a recipe.
+// Update rules by name: the [optim] section of a recipe. fields() below says what each option means, its range, and
+// which rules use it; an option that a rule does not use is accepted and ignored, so that recipes can change the name
+// alone. To add a rule: its name here, a row in catalog.cpp, and its header.
 #pragma once
 
 #include <array>
@@ -12,25 +14,25 @@
 
 namespace thinwire::optim {
 
-// Where a recipe names muon, momentum is 0.95 and betas are 0.9 and 0.99 unless it says otherwise; where it names
-// nadamw, as the rule or as muon's rest, betas are 0.99 and 0.999.
+// [optim]. Which rules use an option is in fields(). Where a recipe names muon, momentum is 0.95 and betas are 0.9 and
+// 0.99 unless it says otherwise; where it names nadamw, as the rule or as muon's rest, betas are 0.99 and 0.999.
 struct OptimOptions {
-  std::string name = "adamw";
-  std::string rest = "adamw";
-  double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.95};
-  double eps = 1e-8;
-  double momentum = 0.9;
-  double momentum_decay = 0.004;
-  std::string ns_dtype = "float32";
-  std::array<double, 2> trust = {0.01, 10};
-  double eta = 0.001;
-  double weight_decay = 0.1;
+  std::string name = "adamw";                 // sgd | adamw | nadamw | lamb | lars | muon
+  std::string rest = "adamw";                 // adamw | nadamw: of what muon does not take
+  double lr = 1e-3;                           // (0, 1e3], at the top of the schedule
+  std::array<double, 2> betas = {0.9, 0.95};  // [0, 1)
+  double eps = 1e-8;                          // (0, 1]
+  double momentum = 0.9;                      // [0, 1)
+  double momentum_decay = 0.004;              // > 0, inf allowed
+  std::string ns_dtype = "float32";           // float32 | bfloat16
+  std::array<double, 2> trust = {0.01, 10};   // least and most
+  double eta = 0.001;                         // (0, 1e3]
+  double weight_decay = 0.1;                  // of matrices; norms and biases have none
   bool bias_correction = true;
-  double clip = 1.0;
-  int64_t warmup_steps = 20;
-  std::string schedule = "cosine";
-  double final_lr = 0.1;
+  double clip = 1.0;                // norm of the whole gradient, > 0; inf: off
+  int64_t warmup_steps = 20;        // >= 0
+  std::string schedule = "cosine";  // cosine | constant
+  double final_lr = 0.1;            // share of lr, [0, 1]
 };
 
 template <class F>
@@ -62,11 +64,11 @@ void fields(F&& f, OptimOptions& o) {
 
 // Both check the options first: BadInput that starts with the key.
 // `over_replica` adds up over all ranks that hold parts of the replica (clipping), `over_shards` over those that hold
-// parts of the same tensors (layer-wise rules).
+// parts of the same tensors (layer-wise rules). The rule clips first, unless options.clip is infinite.
 RulePtr make_rule(const OptimOptions& options, const Layout& layout, OverShards over_replica = {},
                   OverShards over_shards = {});
 
-// `steps`: how many there will be, 0 if nobody knows.
+// The learning rate over the run. `steps`: how many there will be, 0 if unknown: then it is constant after warm-up.
 Schedule make_schedule(const OptimOptions& options, int64_t steps);
 
 }  // namespace thinwire::optim

@@ -1,6 +1,8 @@
 // Makes the parameters of a model views of one flat fp32 vector, and their gradients views of another.
 //
-// Autograd does not notice writes to the flat vector between a forward and its backward: only a step may write it.
+// So one kernel updates all parameters, and an exchange sends them without copying. Autograd does not notice writes to
+// the flat vector between a forward and its backward: only a step may write it. Backward accumulates into `grad`;
+// the trainer calls zero_grad() before the next one. Used by one thread, but for grad_ready().
 //
 // A model may compute in another type (bf16). Its parameters and their gradients are then views of two flat vectors of
 // that type; `x` and `grad` stay fp32, so that updates smaller than a bf16 can say are not lost. refresh() and
@@ -25,17 +27,19 @@ struct Labels {
 
 class Flat {
  public:
-  // Parameters by unit, in registration order, each once, fp32. Their values move into `x`.
+  // Parameters by unit, in registration order, each once, fp32. Their values are copied into `x`, and the parameters
+  // become views of it: they must not be replaced or resized afterwards. c10::Error if one is listed again.
   explicit Flat(const std::vector<std::vector<at::Tensor>>& units, Labels labels = {},
                 at::ScalarType compute = at::kFloat);
 
-  // From now on the model computes with `weights`, which has x's length: another version, for a while.
+  // From now on the model computes with `weights`, which has x's length and must live as long as it does: another
+  // version, until the next bind().
   void bind(const at::Tensor& weights);
-  // The model computes with what a step wrote into x.
+  // After a write to x (a step, a load): the model computes with it.
   void refresh();
 
   void zero_grad();
-  // The gradient of this piece of the layout is complete: `grad` has it, too.
+  // The gradient of this piece of the layout is complete: `grad` has it, too. From backward hooks.
   void grad_ready(int piece);
 
   const Layout& layout() const { return layout_; }

@@ -23,6 +23,7 @@ struct LambOptions {
 // c for squared norms of x and u.
 double trust_ratio(double squares_x, double squares_u, const std::array<double, 2>& trust);
 
+// Memory: m and v. Two passes over memory. `over_shards` sums norms where tensors are sharded.
 class Lamb final : public Rule {
  public:
   Lamb(const Layout& layout, const LambOptions& options, OverShards over_shards = {});

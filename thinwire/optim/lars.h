@@ -1,4 +1,5 @@
-// LARS (1708.03888): SGD with momentum, and for every tensor a learning rate in proportion to ||x|| / ||g||.
+// LARS (1708.03888), layer-wise adaptive rates for large batches: SGD with momentum, and for every tensor a learning
+// rate in proportion to ||x|| / ||g||.
 //
 //   lambda = eta ||x|| / (||g|| + wd ||x||), 1 where a norm is 0;   m = mu m + lr lambda (g + wd x);   x -= m
 #pragma once
@@ -14,6 +15,7 @@ struct LarsOptions {
   double eta = 0.001;         // > 0
 };
 
+// Memory: m. `over_shards` sums norms where tensors are sharded.
 class Lars final : public Rule {
  public:
   Lars(const Layout& layout, const LarsOptions& options, OverShards over_shards = {});

@@ -1,8 +1,11 @@
 // Where each tensor lies in the flat weights: a value.
 //
 // The parameters of a model are one fp32 vector. Every unit of the model (embedding, block, head) starts on a boundary
-// of 1024 elements, in every run, so that shards, slices and stages can be cut later without moving anything. The
-// padding between units is zero, stays zero, and is left out of hashes and scales.
+// of 1024 elements, in every run, so that slices, stages and shards are whole blocks and no number moves when their
+// count changes. The padding between units is zero, stays zero, and is left out of hashes and scales.
+//
+// A layout is made once (make_layout) and copied freely; its functions are pure and may be called from any
+// thread. It holds no numbers: those are in optim::Flat, or in any vector of `numel` elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +26,7 @@ struct Piece {
   int tensor;              // which parameter, in registration order
   int group;               // which learning rate and weight decay
   int64_t offset = 0;      // of its first element in the parameter
-  bool duplicate = false;  // another rank of the replica holds the same numbers: norms of the whole count theirs
+  bool duplicate = false;  // another rank of the replica holds the same numbers, and norms of the whole include those
   kernels::Range range() const { return {at, numel}; }
 };
 
@@ -46,6 +49,7 @@ struct BlockRange {
   friend bool operator==(const BlockRange&, const BlockRange&) = default;
 };
 
+// One rank's flat weights.
 struct Layout {
   int64_t numel = 0;                    // a whole number of blocks
   std::vector<BlockRange> ranges = {};  // of the whole model, that lie here one after another: one, or one a unit
@@ -57,12 +61,14 @@ struct Layout {
   at::TensorOptions options = at::kFloat;  // of flat vectors: fp32, on the device the parameters are on
 };
 
+// The layout of a whole model (or of one stage of it): units in order, each on a block boundary, its parameters one
+// after another. Parameters are on one device. Depends on their shapes alone.
 Layout make_layout(const std::vector<std::vector<at::Tensor>>& units);
 
 // Sum of squares in fp64 of what belongs to parameters, duplicates left out.
 double sum_squares(const Layout& layout, const at::Tensor& flat);
 
-// Stretches of one group, neighbours joined over the padding between them.
+// Ranges of one group, neighbours joined over the padding between them: what a rule without norms loops over.
 struct Span {
   int64_t at, numel;
   int group;

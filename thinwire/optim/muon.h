@@ -26,6 +26,8 @@ struct MuonOptions {
   std::optional<NadamwOptions> nadamw = {};
 };
 
+// The iteration is a handful of matrix products per matrix, in ns_dtype, on the device the weights are on; the result
+// depends on nothing but them. Needs whole matrices: not for sharded tensors.
 class Muon final : public Rule {
  public:
   Muon(const Layout& layout, const MuonOptions& options);

@@ -20,7 +20,7 @@ kernels::NadamwStep NadamwRates::step(int64_t t, double lr, double decay) const 
 
 void NadamwRates::put(State& state) const { thinwire::put(state, "pi", pi_, Scope::per_replica); }
 
-void NadamwRates::get(const State& state) { pi_ = get_double(state, "pi"); }
+void NadamwRates::get(const State& state) { pi_ = get_double(state, "pi", 0, 1); }
 
 Nadamw::Nadamw(const Layout& layout, const NadamwOptions& options)
     : spans_(spans(layout)),

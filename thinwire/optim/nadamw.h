@@ -41,7 +41,7 @@ class NadamwRates {
 class Nadamw final : public Rule {
  public:
   Nadamw(const Layout& layout, const NadamwOptions& options);
-  void apply(const Update& update) override;  // in turn: t = 1, 2, ..., or on from a loaded state
+  void apply(const Update& update) override;  // t = 1, 2, .. without gaps, or on from a loaded state
   State state() override;
   void load(const State& state) override;
 

@@ -1,4 +1,5 @@
-// The learning rate as a function of the step.
+// The learning rate as a function of the step: linear warm-up, then a cosine or a constant. A value; at() is pure, so
+// a resumed run needs no state for it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,8 @@
-// SGD with momentum and coupled weight decay, equal to torch.optim.SGD.
+// SGD with momentum and coupled weight decay, equal to torch.optim.SGD:
+//
+//   d = g + wd x;   m = mu m + d;   x = x - lr m
+//
+// One pass over memory (kernels/sgd.h). Memory: m, as long as the weights, where mu > 0.
 #pragma once
 
 #include "thinwire/optim/layout.h"
@@ -7,8 +11,8 @@
 namespace thinwire::optim {
 
 struct SgdOptions {
-  double momentum = 0.9;  // [0, 1)
-  double weight_decay = 0;
+  double momentum = 0.9;    // mu, [0, 1)
+  double weight_decay = 0;  // wd, of matrices, added to the gradient
 };
 
 class Sgd final : public Rule {

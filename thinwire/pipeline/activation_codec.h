@@ -1,4 +1,8 @@
-// What makes the messages between two stages small, as an option of a recipe.
+// How activations and their gradients are compressed between two stages, as an option of a recipe: the option
+// `pipeline.codec` and, for a threshold, `pipeline.renew`. A value; what carries it out is stage_channel.h.
+//
+// Dense codecs (compress/codec.h) encode every number, both ways. "threshold:KEEP" (threshold.h) sends the KEEP largest
+// of an activation, and of its gradient those at the same places.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,8 @@ struct ActivationCodec {
   // The share of the numbers that is sent, in (0, 1], if this is a threshold.
   std::optional<double> keep() const;
 };
-// BadInput if there is no such codec. Only the text is read and written: `renew` is an option of its own.
+// BadInput, with the names there are, if there is no such codec, or if KEEP is out of range. Only the text is read and
+// written: `renew` is an option of its own.
 void from_text(std::string_view text, ActivationCodec& codec);
 std::string to_text(const ActivationCodec& codec);
 

@@ -20,7 +20,7 @@ double busy(const std::vector<Block>& blocks) {
 
 char mark(const Block& block) {
   const auto digit = static_cast<char>(block.batch % 10);
-  switch (block.act) {
+  switch (block.kind) {
     case OpKind::forward:
       return static_cast<char>('0' + digit);
     case OpKind::backward:
@@ -136,36 +136,36 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, const 
   const std::vector<double> not_yet(schedule.first_batch(steps), kNever);
   std::vector forward(P, not_yet), backward(P, not_yet);  // [stage][batch]: when it was ready
   const auto needs = [&](int j, const Op& op) {           // when what it needs is there
-    if (op.act == OpKind::forward && j > 0) return forward[j - 1][op.batch] + transfer(op.batch);
-    if (op.act == OpKind::backward && j < P - 1) return backward[j + 1][op.batch] + transfer(op.batch);
+    if (op.kind == OpKind::forward && j > 0) return forward[j - 1][op.batch] + transfer(op.batch);
+    if (op.kind == OpKind::backward && j < P - 1) return backward[j + 1][op.batch] + transfer(op.batch);
     return 0.0;
   };
 
-  struct Turn {
+  struct Cursor {
     int64_t step = 0;
     size_t next = 0;  // in ops
     std::vector<Op> ops;
     double free = 0;
   };
-  std::vector<Turn> turns(P);
-  for (int j = 0; j < P; ++j) turns[j].ops = schedule.ops(j, 0, steps);
+  std::vector<Cursor> cursors(P);
+  for (int j = 0; j < P; ++j) cursors[j].ops = schedule.ops(j, 0, steps);
 
   Chart chart{std::vector<std::vector<Block>>(P)};
   const auto advance = [&](int j) {  // one operation; false if there is none that can be done yet
-    Turn& turn = turns[j];
-    if (turn.next == turn.ops.size()) {
-      if (turn.step + 1 >= steps) return false;
-      turn.ops = schedule.ops(j, ++turn.step, steps);
-      turn.next = 0;
+    Cursor& cursor = cursors[j];
+    if (cursor.next == cursor.ops.size()) {
+      if (cursor.step + 1 >= steps) return false;
+      cursor.ops = schedule.ops(j, ++cursor.step, steps);
+      cursor.next = 0;
     }
-    const Op op = turn.ops[turn.next];
-    const double begin = std::max(turn.free, needs(j, op));
+    const Op op = cursor.ops[cursor.next];
+    const double begin = std::max(cursor.free, needs(j, op));
     if (begin == kNever) return false;
-    turn.free = begin + cost(j, op);
-    chart.stages[j].push_back({op.act, op.batch, begin, turn.free});
-    if (op.act == OpKind::forward) forward[j][op.batch] = turn.free;
-    if (op.act == OpKind::backward) backward[j][op.batch] = turn.free;
-    ++turn.next;
+    cursor.free = begin + cost(j, op);
+    chart.stages[j].push_back({op.kind, op.batch, begin, cursor.free});
+    if (op.kind == OpKind::forward) forward[j][op.batch] = cursor.free;
+    if (op.kind == OpKind::backward) backward[j][op.batch] = cursor.free;
+    ++cursor.next;
     return true;
   };
   for (bool moved = true; moved;) {
@@ -174,8 +174,8 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, const 
       while (advance(j)) moved = true;
   }
   for (int j = 0; j < P; ++j)
-    if (turns[j].next < turns[j].ops.size())
-      throw std::logic_error(fmt::format("[pipeline.simulate] stage {} waits for ever in step {}", j, turns[j].step));
+    if (cursors[j].next < cursors[j].ops.size())
+      throw std::logic_error(fmt::format("[pipeline.simulate] stage {} waits for ever in step {}", j, cursors[j].step));
   return chart;
 }
 
@@ -185,17 +185,17 @@ double steady_utilisation(const Schedule& all, double stage_s, double transfer_s
     throw std::invalid_argument(fmt::format("[pipeline.steady_utilisation] stage_s must be above 0, got {}", stage_s));
   const bool split = schedule.name == "zero_bubble_h1";
   const Cost cost = [&](int, const Op& op) {
-    if (op.act == OpKind::update) return 0.0;
-    return (op.act == OpKind::backward && !split ? 2 : 1) * stage_s / 3;
+    if (op.kind == OpKind::update) return 0.0;
+    return (op.kind == OpKind::backward && !split ? 2 : 1) * stage_s / 3;
   };
   // It repeats after w_0 + 1 steps, here from the first update of stage 0 on; one loop more and the drain are left out.
   // From update to update every stage does the same, so that one of them is enough.
-  const int64_t loop = schedule.warmup.at(0) + 1, settled = loop, last = 5 * loop;
+  const int64_t loop = schedule.warmup.at(0) + 1, steady = loop, last = 5 * loop;
   const Chart chart = simulate(schedule, last + loop, cost, transfer_s);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
-    if (block.act == OpKind::update) updated.push_back(block.end);
-  return static_cast<double>((last - settled) * schedule.microbatches) * stage_s / (updated[last] - updated[settled]);
+    if (block.kind == OpKind::update) updated.push_back(block.end);
+  return static_cast<double>((last - steady) * schedule.microbatches) * stage_s / (updated[last] - updated[steady]);
 }
 
 std::string to_text(const Chart& chart, int width) {

@@ -10,7 +10,7 @@
 namespace thinwire::pipeline {
 
 struct Block {
-  OpKind act;
+  OpKind kind;
   int64_t batch;
   double begin, end;  // seconds, or any unit; equal for what takes no time
 };
@@ -34,13 +34,13 @@ using Cost = std::function<double(int stage, const Op& op)>;
 using Transfer = std::function<double(int64_t batch)>;
 
 // Every stage does its next operation as soon as it is free and what it needs is there: the activation from the stage
-// before for F, the gradient from the stage after for B, each its transfer after it was made. U waits for nobody.
+// before for F, the gradient from the stage after for B, each its transfer after it was made. U waits for nothing.
 // At least one step, or std::invalid_argument. Operations that take no time are in the chart too.
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, const Transfer& transfer);
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double transfer);
 
 // The share of time a stage computes in an endless run with a stage's time of `stage_s` (> 0) a microbatch and
-// transfers of `transfer_s`: simulated over enough steps for it to settle. Fill and drain of an asynchronous run are
+// transfers of `transfer_s`: simulated over enough steps to be steady. Fill and drain of an asynchronous run are
 // left out, and so is a synchronous beginning; those of a synchronous step come again in every step and count.
 //   async_1f1b: the longest loop is F down all stages and B up again, P stage_s + 2 (P-1) transfer_s for w_0 + 1
 //   minibatches; how a stage's time is divided between F and B does not matter.

@@ -1,4 +1,6 @@
-// The [pipeline] section of a recipe. It matters where workers.stages is more than 1.
+// The [pipeline] section of a recipe. It matters where workers.stages is more than 1. What the options do is in
+// schedule.h and stage.h; fields() below says it in a line each. Which options exist depends on the schedule: hop,
+// stash, tie and what goes against lateness are of async_1f1b, microbatches of the others and of its synchronous steps.
 #pragma once
 
 #include <optional>
@@ -12,9 +14,10 @@ namespace thinwire::pipeline {
 
 // Minibatches a stage is further ahead than the one after it, or to be measured before the run starts.
 struct Hop {
-  int64_t count = 1;
-  bool automatic = false;
+  int64_t count = 1;       // >= 1; 1 where it is still to be measured
+  bool automatic = false;  // train/resolve_auto.h makes it a number
 };
+// As an option: a number or "auto". BadInput that starts with `name`.
 void read(const Value& value, const std::string& name, Hop& hop, const Limit& limit);
 Value to_value(const Hop& hop);
 
@@ -30,20 +33,21 @@ struct SyncSteps {
 void read(const Value& value, const std::string& name, SyncSteps& steps, const Limit& limit);
 Value to_value(const SyncSteps& steps);
 
+// A plain value; make_schedule() and stage.h check what they use.
 struct PipelineOptions {
-  std::string preset = "none";
-  std::string schedule = "async_1f1b";
-  Hop hop = {};
-  bool stash = true;
-  int64_t discount_steps = 7000;
-  std::string tie = "no";
-  double predict = 0;
-  double rate_power = 0;
-  SyncSteps sync_steps = {};
-  std::string sync_schedule = "1f1b";
-  int64_t microbatches = 4;
-  ActivationCodec codec = {};
-  std::string cut = "estimated";
+  std::string preset = "none";          // none | steady: fields() below says what it sets
+  std::string schedule = "async_1f1b";  // gpipe | 1f1b | zero_bubble_h1 | async_1f1b
+  Hop hop = {};                         // 1..64
+  bool stash = true;                    // backward uses the version that forward used
+  int64_t discount_steps = 7000;        // >= 1, without stash
+  std::string tie = "no";               // no | delayed: tied_weights.h
+  double predict = 0;                   // 0..4, with stash: weight_stash.h
+  double rate_power = 0;                // 0..4, with stash: stage.h
+  SyncSteps sync_steps = {};            // with stash
+  std::string sync_schedule = "1f1b";   // of these steps: gpipe | 1f1b | zero_bubble_h1
+  int64_t microbatches = 4;             // >= 1, must divide the batch; of synchronous steps
+  ActivationCodec codec = {};           // of activations and their gradients
+  std::string cut = "estimated";        // estimated | measured | "2,3,2": partition.h
 
   bool asynchronous() const { return schedule == "async_1f1b"; }
 };
@@ -72,7 +76,7 @@ void fields(F&& f, PipelineOptions& o) {
       f("sync_schedule", o.sync_schedule, one_of(synchronous_names()), "in which order stages work in those steps");
   }
   if (!o.asynchronous() || !o.sync_steps.none())
-    f("microbatches", o.microbatches, between(1, 1e6), "parts a batch is cut into in synchronous steps");
+    f("microbatches", o.microbatches, between(1, 1e6), "parts a batch is divided into in synchronous steps");
   f("codec", o.codec, any(),
     "of activations and their gradients between stages: none, bf16, half, int8, .., or threshold:KEEP");
   if (o.codec.keep()) f("renew", o.codec.renew, at_least(1), "messages after which a threshold is found anew");

@@ -16,14 +16,15 @@ double stage_cost(std::span<const UnitCost> units, bool last) {
   return cost;
 }
 
-std::vector<int64_t> cut(std::span<const UnitCost> units, int stages) {
+std::vector<int64_t> partition(std::span<const UnitCost> units, int stages) {
   const auto n = static_cast<int64_t>(units.size());
   if (stages < 1 || stages > n)
     throw BadInput(
         "workers.stages must be from 1 to {}, as many as the model has units (embedding, {} layers, head), "
         "got {}",
         n, n - 2, stages);
-  // slowest[k][i]: of the best cut of units i.. into the last k + 1 stages; taken[k][i]: units of its first stage.
+  // slowest[k][i]: of the best partition of units i.. into the last k + 1 stages; taken[k][i]: units of its first
+  // stage.
   std::vector<std::vector<double>> slowest(stages, std::vector<double>(n + 1, INFINITY));
   std::vector<std::vector<int64_t>> taken(stages, std::vector<int64_t>(n + 1, 0));
   for (int64_t i = 0; i < n; ++i) {
@@ -44,9 +45,9 @@ std::vector<int64_t> cut(std::span<const UnitCost> units, int stages) {
   return sizes;
 }
 
-std::string to_text(const std::vector<int64_t>& cut) { return fmt::format("{}", fmt::join(cut, ",")); }
+std::string to_text(const std::vector<int64_t>& partition) { return fmt::format("{}", fmt::join(partition, ",")); }
 
-std::vector<int64_t> cut_from_text(std::string_view text, int stages, int64_t units) {
+std::vector<int64_t> partition_from_text(std::string_view text, int stages, int64_t units) {
   std::vector<int64_t> sizes;
   for (std::string_view rest = text; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
@@ -61,7 +62,7 @@ std::vector<int64_t> cut_from_text(std::string_view text, int stages, int64_t un
     throw BadInput(
         "pipeline.cut must be \"estimated\", \"measured\", or how many of the {} units (embedding, {} "
         "layers, head) each of the {} stages takes, like \"{}\"; got \"{}\"",
-        units, units - 2, stages, to_text(cut(std::vector<UnitCost>(static_cast<size_t>(units), {1, 2}), stages)),
+        units, units - 2, stages, to_text(partition(std::vector<UnitCost>(static_cast<size_t>(units), {1, 2}), stages)),
         text);
   return sizes;
 }

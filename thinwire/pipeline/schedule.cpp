@@ -119,7 +119,7 @@ Schedule continued(Schedule schedule, int64_t after_steps) {
   return schedule;
 }
 
-PeakStash held(const Schedule& schedule, int stage, int64_t steps) {
+PeakStash peak_stash(const Schedule& schedule, int stage, int64_t steps) {
   check_stage(schedule, stage);
   // for every version to come and go
   const int64_t enough = steps > 0 ? steps : schedule.sync_steps + 2 * schedule.warmup[stage] + 2;
@@ -129,21 +129,21 @@ PeakStash held(const Schedule& schedule, int stage, int64_t steps) {
 
   std::map<int64_t, size_t> last_use;  // of a version: position in ops
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].act == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
+    if (ops[i].kind == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
 
   const auto lets_go = [&](const Op& op) {
-    if (op.act != OpKind::weights && op.act != OpKind::backward) return false;
+    if (op.kind != OpKind::weights && op.kind != OpKind::backward) return false;
     const bool split = schedule.name_at(schedule.step_of(op.batch)) == "zero_bubble_h1";
-    return op.act == (split ? OpKind::weights : OpKind::backward);
+    return op.kind == (split ? OpKind::weights : OpKind::backward);
   };
   std::set<int64_t> versions = {0};
   int64_t inputs = 0;
   PeakStash most{.versions = 1, .inputs = 0};
   for (size_t i = 0; i < ops.size(); ++i) {
-    const auto [act, batch] = ops[i];
-    if (act == OpKind::forward) ++inputs;
+    const auto [kind, batch] = ops[i];
+    if (kind == OpKind::forward) ++inputs;
     if (lets_go(ops[i])) --inputs;
-    if (act == OpKind::update) {
+    if (kind == OpKind::update) {
       std::erase_if(versions, [&](int64_t v) { return !last_use.contains(v) || last_use[v] < i; });
       versions.insert(batch + 1);
     }

@@ -1,7 +1,7 @@
 // What each stage of a pipeline does, and in which order: a value. Nothing is executed here; the same value is carried
 // out (stage.h), drawn and counted (chart.h).
 //
-// Letters: P stages, j = 0..P-1; b counts what goes through the pipeline. A step ends with one update, on every stage.
+// Symbols: P stages, j = 0..P-1; b counts what goes through the pipeline. A step ends with one update, on every stage.
 //
 //   gpipe            all F, then all B                                           M microbatches a step, then U
 //   1f1b             P-1-j times F, then F and B by turns, then the rest of B    M microbatches a step, then U
@@ -14,8 +14,8 @@
 // B goes through a step in increasing order in all of them, hence gradients are summed in one order.
 //
 // An asynchronous schedule may begin with S steps of a synchronous one (starting_with). Then the pipeline empties as at
-// the end of any such step, nobody waits for all, and fills once more: F and B of minibatch b >= S use the weights that
-// update max(S, b - w_j) left.
+// the end of any such step, no stage waits for all, and fills once more: F and B of minibatch b >= S use the weights
+// that update max(S, b - w_j) left.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,15 @@ namespace thinwire::pipeline {
 
 enum class OpKind { forward, backward, weights, update };  // F, B, W, U
 
+// One operation of one stage.
 struct Op {
-  OpKind act;
+  OpKind kind;
   int64_t batch;  // F, B, W: which microbatch of the run (those of all steps before + its number); U: which step
   friend bool operator==(const Op&, const Op&) = default;
 };
 
-// Made by make_schedule(). A stage or a step that does not exist is a wrong call: std::invalid_argument.
+// Made by make_schedule(); a plain value, to be copied and compared freely. A stage or a step that does not exist is a
+// wrong call: std::invalid_argument.
 struct Schedule {
   std::string name = "async_1f1b";
   int stages = 1;
@@ -56,6 +58,7 @@ struct Schedule {
   std::vector<Op> ops(int stage, int64_t step, int64_t steps) const;
 };
 
+// What pipeline.schedule may be: the names above.
 std::vector<std::string> schedule_names();
 std::vector<std::string> synchronous_names();
 
@@ -76,6 +79,6 @@ struct PeakStash {
   int64_t versions = 0;  // of its weights, the newest included
   int64_t inputs = 0;    // from F to B (in zero_bubble_h1 to W)
 };
-PeakStash held(const Schedule& schedule, int stage, int64_t steps);
+PeakStash peak_stash(const Schedule& schedule, int stage, int64_t steps);
 
 }  // namespace thinwire::pipeline

@@ -116,11 +116,11 @@ std::optional<double> Stage::step(int64_t t, double lr) {
   loss_ = 0;
   const int64_t parts = schedule_.microbatches_of(done());
   const auto ops = schedule_.ops(index_, done(), planned());
-  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.act == OpKind::weights; });
-  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::act);
+  const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::weights; });
+  const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::kind);
   for (const Op& op : ops) {
     announces_ = !defers && &op == &*final_backward;
-    switch (op.act) {
+    switch (op.kind) {
       case OpKind::forward:
         forward(op.batch);
         break;
@@ -152,7 +152,7 @@ std::optional<double> Stage::step(int64_t t, double lr) {
 
 void Stage::forward(int64_t batch) {
   at::Tensor& input = inputs_[batch] = first() ? batch_of(batch).tokens : up_->recv();
-  most_.inputs = std::max(most_.inputs, std::ssize(inputs_) + std::ssize(deferred_));
+  peak_inputs_ = std::max<int64_t>(peak_inputs_, std::ssize(inputs_) + std::ssize(deferred_));
   if (last()) return;
   const auto begin = Clock::now();
   at::NoGradGuard no_grad;
@@ -196,7 +196,6 @@ void Stage::update(int64_t t, double lr) {
   const bool late = schedule_.late(done());
   std::ranges::fill(rates_, rate(lr, t, index_));
   stash_->advance(*strategy_, weights_.grad, rates_, t);
-  most_.versions = std::max(most_.versions, stash_->most());
   if (tie_) tie_->update(t, rate(lr, t, 0), late);
   if (trace_) trace_->add(TraceKind::update, begin, Clock::now(), t - 1);
 }
@@ -231,9 +230,9 @@ State Stage::state() {
   if (!first()) {  // the first stage's are tokens, which can be drawn again
     for (const auto& [batch, input] : inputs_)
       state[fmt::format("input.{}", schedule_.step_of(batch) - done())] = {input, Scope::per_replica};
-    up_->take_in(inputs_ahead(index_ - 1) - inputs_ahead(index_));
+    up_->prefetch(inputs_ahead(index_ - 1) - inputs_ahead(index_));
     int64_t k = inputs_ahead(index_);
-    for (const at::Tensor& input : up_->taken_in()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
+    for (const at::Tensor& input : up_->prefetched()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
   }
   if (up_) up_->put(state, "up.");
   if (down_) down_->put(state, "down.");
@@ -244,9 +243,11 @@ State Stage::state() {
 
 void Stage::load(const State& state) {
   TORCH_CHECK(done() == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
-  begin_ = get_int(state, "begin");
+  const int64_t most = options_.steps > 0 ? options_.steps : kMostSteps;
+  begin_ = get_int(state, "begin", 0, most);
   schedule_ = continued(options_.schedule, begin_);
-  stash_->get(state, "", inputs_ahead(index_, get_int(state, "done")));
+  const int64_t steps = get_int(state, "done", 0, most - begin_);
+  stash_->get(state, "", steps, inputs_ahead(index_, steps));
   reshape_channels(schedule_.late(std::max<int64_t>(0, done() - 1)));  // they change at the beginning of a step
   const int64_t kept = inputs_ahead(index_), sent = first() ? kept : inputs_ahead(index_ - 1);
   for (int64_t k = 0; k < sent; ++k) {
@@ -260,13 +261,14 @@ void Stage::load(const State& state) {
     if (k < kept)
       inputs_[batch] = input;
     else
-      up_->put_back(input);
+      up_->restore(input);
   }
   if (up_) up_->get(state, "up.");
   if (down_) down_->get(state, "down.");
   bound_ = {};
   strategy_->load(with_prefix(state, "strategy."));
-  if (tie_) tie_->get(state, "tie.", first() ? inputs_ahead(0) : 0);
+  if (tie_)
+    tie_->get(state, "tie.", done(), done() - std::min(done(), schedule_.sync_steps), first() ? inputs_ahead(0) : 0);
 }
 
 }  // namespace thinwire::pipeline

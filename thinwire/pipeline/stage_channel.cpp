@@ -43,19 +43,19 @@ StageChannel::StageChannel(comm::GroupPtr stages, int peer, const ActivationSpec
 void StageChannel::send(const at::Tensor& x) {
   TORCH_CHECK(x.sizes() == at::IntArrayRef(activation_.shape), "[pipeline.channel] wanted ",
               at::IntArrayRef(activation_.shape), ", got ", x.sizes());
-  forget_sent();
-  if (!codec_ && !threshold_) return post(x.contiguous());
+  release_sent();
+  if (!codec_ && !threshold_) return send_message(x.contiguous());
   const at::Tensor values = x.contiguous().to(at::kFloat);
-  if (codec_) return post(encoded(values));
+  if (codec_) return send_message(encoded(values));
   check_finite(kernels::count_reaching(values, kernels::kNotFinite) == 0);
-  if (!upstream()) return post(pick(x, next_mask()));
-  auto letters = threshold_->encode(x);
-  post(std::move(letters.head), comm::TrafficKind::control);
-  post(std::move(letters.body));
-  masks_.push_back(std::move(letters.mask));
+  if (!upstream()) return send_message(pick(x, next_mask()));
+  auto messages = threshold_->encode(x);
+  send_message(std::move(messages.head), comm::TrafficKind::control);
+  send_message(std::move(messages.body));
+  masks_.push_back(std::move(messages.mask));
 }
 
-void StageChannel::post(at::Tensor message, comm::TrafficKind kind) {
+void StageChannel::send_message(at::Tensor message, comm::TrafficKind kind) {
   auto work = stages_->send(message, peer_, kind);
   sent_.push_back({std::move(message), std::move(work)});
 }
@@ -73,7 +73,7 @@ void StageChannel::check_finite(bool finite) const {
               " is not finite: try a smaller optim.lr, or optim.clip");
 }
 
-void StageChannel::forget_sent() {
+void StageChannel::release_sent() {
   for (; !sent_.empty() && sent_.front().work->done(); sent_.pop_front()) {
     sent_.front().work->wait();  // throws what went wrong
     const auto bytes = codec_ ? codec_->bytes(c10::multiply_integers(activation_.shape)) : 0;
@@ -118,17 +118,17 @@ at::Tensor StageChannel::from_wire() {
 }
 
 at::Tensor StageChannel::recv() {
-  if (!waiting_.empty()) {
-    at::Tensor x = std::move(waiting_.front());
-    waiting_.pop_front();
+  if (!prefetched_.empty()) {
+    at::Tensor x = std::move(prefetched_.front());
+    prefetched_.pop_front();
     return x;
   }
   return from_wire();
 }
 
 void StageChannel::restart(const ActivationSpec& activation) {
-  TORCH_CHECK(masks_.empty() && waiting_.empty(), "[pipeline.channel] between stages ", stages_->rank(), " and ", peer_,
-              " something is under way");
+  TORCH_CHECK(masks_.empty() && prefetched_.empty(), "[pipeline.channel] between stages ", stages_->rank(), " and ",
+              peer_, " something is in flight");
   activation_ = activation;
   threshold_.reset();
   if (const auto keep = activation.codec.keep()) threshold_.emplace(*keep, activation.codec.renew);
@@ -136,8 +136,8 @@ void StageChannel::restart(const ActivationSpec& activation) {
   incoming_ = at::Tensor();
 }
 
-void StageChannel::take_in(int64_t count) {
-  while (std::ssize(waiting_) < count) waiting_.push_back(from_wire());
+void StageChannel::prefetch(int64_t count) {
+  while (std::ssize(prefetched_) < count) prefetched_.push_back(from_wire());
 }
 
 void StageChannel::put(State& state, const std::string& prefix) const {
@@ -153,7 +153,7 @@ void StageChannel::get(const State& state, const std::string& prefix) {
   if (upstream()) threshold_->get(state, prefix);
   const int64_t n = c10::multiply_integers(activation_.shape);
   masks_.clear();
-  for (int64_t k = 0; k < get_int(state, prefix + "masks"); ++k) {
+  for (int64_t k = 0, masks = get_int(state, prefix + "masks", 0); k < masks; ++k) {
     const at::Tensor bits = at::empty({mask_bytes(n)}, activation_.options().dtype(at::kByte));
     thinwire::get(state, fmt::format("{}mask.{}", prefix, k), bits);
     masks_.push_back(mask_of(bits, n));

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "thinwire/kernels/host_span.h"
 #include "thinwire/kernels/threshold.h"
@@ -81,7 +82,7 @@ Threshold::Threshold(double keep, int64_t renew) : keep_(keep), renew_(renew) {
 
 float Threshold::value() const { return std::bit_cast<float>(least_); }
 
-Threshold::Letters Threshold::encode(const at::Tensor& x) {
+Threshold::Encoded Threshold::encode(const at::Tensor& x) {
   const at::Tensor wide = x.contiguous().to(at::kFloat);
   const int64_t n = wide.numel();
   TORCH_CHECK(n <= UINT32_MAX, "[pipeline.threshold] a message holds up to 2^32 - 1 numbers, got ", n);
@@ -98,19 +99,19 @@ Threshold::Letters Threshold::encode(const at::Tensor& x) {
   ++messages_;
 
   const auto bytes = x.options().dtype(at::kByte);
-  Letters letters{at::empty({kHeadBytes}, bytes), {}, {at::zeros({mask_bytes(n)}, bytes)}};
-  kernels::mark_reaching(wide, least_, letters.mask.bits);
-  const int64_t sent = letters.mask.count = kernels::count_marked(letters.mask.bits, n);
+  Encoded encoded{at::empty({kHeadBytes}, bytes), {}, {at::zeros({mask_bytes(n)}, bytes)}};
+  kernels::mark_reaching(wide, least_, encoded.mask.bits);
+  const int64_t sent = encoded.mask.count = kernels::count_marked(encoded.mask.bits, n);
 
   const auto count = static_cast<uint32_t>(sent);
   const uint8_t head[4] = {'T', 'W', kId, static_cast<uint8_t>(width_of(x.scalar_type()))};
-  const auto to = kernels::host_span<uint8_t>(letters.head);
+  const auto to = kernels::host_span<uint8_t>(encoded.head);
   std::memcpy(to.data(), head, 4);
   std::memcpy(to.data() + 4, &count, 4);
-  letters.body = at::empty({mask_bytes(n) + sent * width_of(x.scalar_type())}, bytes);
-  letters.body.narrow(0, 0, mask_bytes(n)).copy_(letters.mask.bits);
-  pick_into(values_in(letters.body, n, x.scalar_type()), wide, letters.mask);
-  return letters;
+  encoded.body = at::empty({mask_bytes(n) + sent * width_of(x.scalar_type())}, bytes);
+  encoded.body.narrow(0, 0, mask_bytes(n)).copy_(encoded.mask.bits);
+  pick_into(values_in(encoded.body, n, x.scalar_type()), wide, encoded.mask);
+  return encoded;
 }
 
 void Threshold::put(State& state, const std::string& prefix) const {
@@ -119,18 +120,16 @@ void Threshold::put(State& state, const std::string& prefix) const {
 }
 
 void Threshold::get(const State& state, const std::string& prefix) {
-  const double value = get_double(state, prefix + "threshold");
-  TORCH_CHECK(value >= 0 && std::isfinite(value), "[pipeline.threshold] ", value, " is no threshold");
+  const double value = get_double(state, prefix + "threshold", 0, std::numeric_limits<float>::max());
   least_ = std::bit_cast<uint32_t>(std::fabs(static_cast<float>(value)));
-  messages_ = get_int(state, prefix + "messages");
-  TORCH_CHECK(messages_ >= 0, "[pipeline.threshold] ", messages_, " messages cannot have been sent");
+  messages_ = get_int(state, prefix + "messages", 0);
 }
 
 int64_t body_bytes(const at::Tensor& head, int64_t n, at::ScalarType dtype) {
   return mask_bytes(n) + count_of(head, n, dtype) * width_of(dtype);
 }
 
-Arrived decode(const at::Tensor& head, const at::Tensor& body, at::IntArrayRef shape, at::ScalarType dtype) {
+Decoded decode(const at::Tensor& head, const at::Tensor& body, at::IntArrayRef shape, at::ScalarType dtype) {
   const int64_t n = c10::multiply_integers(shape), count = count_of(head, n, dtype), bytes = body_bytes(head, n, dtype);
   TORCH_CHECK(body.numel() == bytes, "[pipeline.threshold] ", count, " of ", n, " numbers are ", bytes, " bytes, got ",
               body.numel());

@@ -63,8 +63,8 @@ void TiedWeights::finish() {
 void TiedWeights::put(State& state, const std::string& prefix) {
   stash_.put(state, prefix);
   thinwire::put(state, prefix + "left", std::ssize(own_), Scope::all_equal);
-  channel_.take_in(std::ssize(own_));  // nothing is left at the first end, and what is left at the last was sent
-  const auto others = channel_.taken_in();
+  channel_.prefetch(std::ssize(own_));  // the first end has none left, and what the last needs was sent
+  const auto others = channel_.prefetched();
   for (size_t k = 0; k < own_.size(); ++k) {
     const std::string name = fmt::format("{}left.{}.", prefix, k);
     state[name + "own"] = {own_[k].grad, Scope::per_replica};
@@ -75,15 +75,17 @@ void TiedWeights::put(State& state, const std::string& prefix) {
   add_prefixed(state, prefix + "strategy.", strategy_->state());
 }
 
-void TiedWeights::get(const State& state, const std::string& prefix, int64_t in_flight) {
-  stash_.get(state, prefix, in_flight);
-  for (int64_t k = 0, left = get_int(state, prefix + "left"); k < left; ++k) {
+void TiedWeights::get(const State& state, const std::string& prefix, int64_t steps, int64_t late, int64_t in_flight) {
+  const int64_t left = first_ ? 0 : std::min(late, warmup_);  // with any other number an end would wait for ever
+  stash_.get(state, prefix, steps - left, in_flight);
+  get_int(state, prefix + "left", left, left);
+  for (int64_t k = 0; k < left; ++k) {
     const std::string name = fmt::format("{}left.{}.", prefix, k);
-    own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t"), get_double(state, name + "lr")});
+    own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t", 1), get_double(state, name + "lr", 0)});
     thinwire::get(state, name + "own", own_.back().grad);
     const at::Tensor other = at::empty_like(weights_.grad);
     thinwire::get(state, name + "other", other);
-    channel_.put_back(other);
+    channel_.restore(other);
   }
   bound_ = {-1, -1};
   strategy_->load(with_prefix(state, prefix + "strategy."));

@@ -1,10 +1,15 @@
 // A weight matrix that the first and the last stage share (embedding and head) in an asynchronous pipeline.
 //
-// It is a group of its own: its own clipping, rule and strategy, with a copy at each end. The ends swap their
-// gradients, and both apply e(b) + h(b) as its update b: the first stage at U(b), the last at U(b + w), w being the
-// first stage's warm-up, when e(b) has had the time to come; what is left then is applied by finish(). Forwards of
-// minibatch b use version max(0, b - w) at both ends, or what is predicted from it (weight_stash.h), so both compute
-// with the same numbers, and the copies never part. In a synchronous beginning both apply e(b) + h(b) at U(b).
+// Each end has a copy, and its own clipping, rule and strategy for it, apart from the stage's other weights. For every
+// minibatch b the first stage computes the gradient e(b) of the embedding and the last h(b) of the head. Each sends its
+// own to the other, one fp32 message of the matrix's size each way, and both apply e(b) + h(b) as update b: the first
+// stage at U(b), the last at U(b + w), w being the first stage's warm-up, when e(b) has had the time to arrive. The
+// updates that are left at the end are applied by finish(). In a synchronous beginning of S steps both apply it at
+// U(b).
+//
+// Why the copies stay equal to the bit: both ends apply the same sums in the same order to the same start, and forwards
+// of minibatch b use version max(S, b - w) at both ends, or what is predicted from it (weight_stash.h). The first keeps
+// w + 1 versions for that; the last is w updates behind anyway, so one buffer is enough where nothing is predicted.
 #pragma once
 
 #include <deque>
@@ -18,31 +23,38 @@
 
 namespace thinwire::pipeline {
 
+// One end. Used by its stage's thread; failures are those of StageChannel and of the strategy.
 class TiedWeights {
  public:
   using MakeStrategy = std::function<dp::StrategyPtr(const optim::Flat& weights)>;
-  // `stages` joins the stages, for this alone. Without stash the first end's backwards use its newest version.
+  // `stages` joins the stages, and carries nothing else between the two ends. At both ends, with equal arguments. The
+  // matrix becomes a view of flat weights here. Without stash the first end's backwards use its newest version.
   TiedWeights(const at::Tensor& matrix, at::ScalarType compute, comm::GroupPtr stages, int64_t warmup, bool stash,
               double predict, const MakeStrategy& make_strategy, const dp::MeterPtr& meter);
 
-  // The model computes with what forward and backward of a minibatch are to use that finds this version of stage 0.
+  // The model's matrix shows what forward and backward of a minibatch use that finds this version of stage 0.
   void bind_for(int64_t minibatch, int64_t version);
   void release(int64_t minibatch) { stash_.release(minibatch); }  // after its backward
-  void with(const at::Tensor& weights);                           // for an evaluation
+  // It shows other numbers, for an evaluation, until the next bind_for().
+  void with(const at::Tensor& weights);
 
   void zero_grad() { weights_.zero_grad(); }
-  // The gradient of a step is there: the other end gets it.
+  // After a step's backwards: its gradient is complete, and is sent to the other end. Does not block.
   void computed();
-  // U of this end's stage, which is step t; `late`: the last stage applies the gradients of an older one.
+  // U of this end's stage, which is step t; `late`: it is past a synchronous beginning, so the last stage applies the
+  // gradients of an older one. Blocks until the other end's gradient is here, if an update is due.
   void update(int64_t t, double lr, bool late);
-  // Does the updates that are left, and ends on what all replicas agree on. At both ends.
+  // Applies the updates that are left, and ends on what all replicas agree on. At both ends.
   void finish();
 
+  // The version after the last update here; past a synchronous beginning the last end is w updates behind the first.
   at::Tensor newest() const { return stash_.newest(); }
   dp::Strategy& strategy() { return *strategy_; }
 
+  // Checkpoints; see Stage::state(). Blocks until the other end's gradients of the updates left are here.
   void put(State& state, const std::string& prefix);
-  void get(const State& state, const std::string& prefix, int64_t in_flight);
+  // `steps` the stage has done, `late` of them past a synchronous beginning; in_flight: as WeightStash::get().
+  void get(const State& state, const std::string& prefix, int64_t steps, int64_t late, int64_t in_flight);
 
  private:
   void apply_next();
@@ -59,7 +71,7 @@ class TiedWeights {
     int64_t t = 0;
     double lr = 0;
   };
-  std::deque<Own> own_;                           // computed here, not applied yet
+  std::deque<Own> own_;                           // gradients computed here, not applied yet
   std::pair<int64_t, int64_t> bound_ = {-1, -1};  // minibatch and version the model computes with
 };
 

@@ -14,14 +14,14 @@ namespace thinwire::pipeline {
 WeightStash::WeightStash(const at::Tensor& x, int64_t versions, double predict) : predict_(predict) {
   ring_.push_back(x);
   while (std::ssize(ring_) < (predicts() ? 2 : versions)) ring_.push_back(at::zeros_like(x));
-  most_ = std::ssize(ring_);
+  peak_ = std::ssize(ring_);
 }
 
 at::Tensor& WeightStash::add(int64_t minibatch) {
   if (free_.empty()) free_.push_back(at::empty_like(newest()));
   at::Tensor& buffer = predicted_[minibatch] = std::move(free_.back());
   free_.pop_back();
-  most_ = std::max(most_, std::ssize(ring_) + std::ssize(predicted_));
+  peak_ = std::max(peak_, std::ssize(ring_) + std::ssize(predicted_));
   return buffer;
 }
 
@@ -66,9 +66,9 @@ void WeightStash::put(State& state, const std::string& prefix) const {
     state[fmt::format("{}stash.{}", prefix, age)] = {ring_[(done_ - age) % size], Scope::per_replica};
 }
 
-void WeightStash::get(const State& state, const std::string& prefix, int64_t in_flight) {
+void WeightStash::get(const State& state, const std::string& prefix, int64_t done, int64_t in_flight) {
   const auto size = std::ssize(ring_);
-  done_ = get_int(state, prefix + "done");
+  done_ = get_int(state, prefix + "done", done, done);
   thinwire::get(state, prefix + "x", newest());
   if (predicts()) thinwire::get(state, prefix + "change", change());
   for (int64_t k = 0; predicts() && k < in_flight; ++k)

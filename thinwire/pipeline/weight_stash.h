@@ -1,7 +1,7 @@
 // The weights that minibatches are computed with, from their F to their B, and the newest: what a stage keeps of them.
 //
-//   plain        a ring of versions. An update goes from the newest into the buffer that B was the last to use, so
-//                nothing is copied.
+//   plain        a ring of versions. An update reads the newest and writes the buffer that B used for the last
+//                time, so nothing is copied.
 //   predicted    F and B of minibatch b, which finds version v, use x(v) + predict (b - v) D(v): where the weights will
 //                be by the time its gradient is used, if they go on as they went last. D(v) is what the update rule
 //                alone did to make version v, 0 before the first update. Every minibatch has a buffer of its own then,
@@ -20,6 +20,7 @@
 
 namespace thinwire::pipeline {
 
+// Used by its stage's thread.
 class WeightStash {
  public:
   // x becomes version 0. `versions` that are kept where nothing is predicted (predict = 0): the newest and those
@@ -30,19 +31,20 @@ class WeightStash {
   at::Tensor newest() const { return ring_[done_ % std::ssize(ring_)]; }
 
   // What a minibatch that found this version is computed with. F asks first, while the version is the newest; B gets
-  // the same numbers again, and lets them go.
+  // the same numbers again, and lets them go. c10::Error if something is to be predicted from a version that is gone.
   at::Tensor of(int64_t minibatch, int64_t version);
   void release(int64_t minibatch);
 
-  // The next version, by one step of the strategy, which must take a rule where something is predicted.
+  // The next version, by one step of the strategy, which must take a rule where something is predicted, or c10::Error.
   void advance(dp::Strategy& strategy, const at::Tensor& grad, std::span<const double> lr, int64_t t);
 
-  int64_t most() const { return most_; }  // buffers as long as the weights that were in use at once
+  int64_t peak() const { return peak_; }  // the most buffers as long as the weights that were in use at once
 
-  // Between steps.
+  // For checkpoints, between steps; entries alias live memory. get() is for a state of so many updates, in which
+  // minibatches done, done + 1, .. had their F already, `in_flight` of them; BadInput where an entry is missing, does
+  // not fit, or counts other updates.
   void put(State& state, const std::string& prefix) const;
-  // `in_flight`: minibatches done(), done() + 1, .. that have had their F, in this state.
-  void get(const State& state, const std::string& prefix, int64_t in_flight);
+  void get(const State& state, const std::string& prefix, int64_t done, int64_t in_flight);
 
  private:
   bool predicts() const { return predict_ > 0; }
@@ -53,7 +55,7 @@ class WeightStash {
   std::vector<at::Tensor> ring_;             // version v is in v mod its size; predicting, the newest and D take turns
   std::map<int64_t, at::Tensor> predicted_;  // by minibatch
   std::vector<at::Tensor> free_;
-  int64_t done_ = 0, most_;
+  int64_t done_ = 0, peak_;
 };
 
 }  // namespace thinwire::pipeline

@@ -1,4 +1,4 @@
-// Where the time went: one bar a run, cut into computing, waiting for the wire, and the rest.
+// Where the time went: one bar a run, divided into computing, waiting for the network, and the rest.
 #pragma once
 
 #include <string>

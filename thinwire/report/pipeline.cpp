@@ -20,35 +20,35 @@ constexpr double kTop = 4, kBelow = 26;
 struct Look {
   const char *kind, *name;  // class in the style sheet; what a person reads
 };
-constexpr Look kLooksOfActs[] = {
+constexpr Look kLooks[] = {
     {"forward", "forward"}, {"backward", "backward"}, {"weights", "gradient of the weights"}, {"update", "update"}};
 
-Look look(OpKind act) { return kLooksOfActs[static_cast<int>(act)]; }
+Look look(OpKind kind) { return kLooks[static_cast<int>(kind)]; }
 
 double pitch(const train::PipelineRecord& pipeline) { return pipeline.costs.size() <= 8 ? 26 : 18; }
 
 // Steps, minibatches and the microbatches of a step count from 1 here.
 std::string number_in(const train::PipelineRecord& pipeline, const Block& block) {
-  if (block.act == OpKind::update) return "";
+  if (block.kind == OpKind::update) return "";
   const auto place = pipeline.place_of(block.batch);
   return std::to_string((place.synchronous ? place.part : place.step) + 1);
 }
 
 std::string tip(const train::PipelineRecord& pipeline, size_t stage, const Block& block) {
   std::string of = fmt::format("step {}", block.batch + 1);
-  if (block.act != OpKind::update) {
+  if (block.kind != OpKind::update) {
     const auto place = pipeline.place_of(block.batch);
     of = place.synchronous ? fmt::format("microbatch {} of step {}", place.part + 1, place.step + 1)
                            : fmt::format("minibatch {}", place.step + 1);
   }
-  return fmt::format("stage {}, {}, {}: {}", stage, look(block.act).name, of, time_text(block.end - block.begin));
+  return fmt::format("stage {}, {}, {}: {}", stage, look(block.kind).name, of, time_text(block.end - block.begin));
 }
 
 std::string stage_tip(const train::PipelineRecord& pipeline, size_t stage) {
   const train::StageCosts& c = pipeline.costs[stage];
   std::vector<std::string> costs;
-  for (const OpKind act : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
-    if (c.of(act) > 0) costs.push_back(fmt::format("{} {}", look(act).name, time_text(c.of(act))));
+  for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
+    if (c.of(kind) > 0) costs.push_back(fmt::format("{} {}", look(kind).name, time_text(c.of(kind))));
   return fmt::format("stage {}, medians: {}", stage, and_text(costs));
 }
 
@@ -62,7 +62,7 @@ std::string rect(const char* kind, double from, double to, double top, double he
 // "4, 3, 2 and 1"; of many stages the first and the last.
 std::string by_stage(const train::PipelineRecord& pipeline, int64_t pipeline::PeakStash::*what) {
   std::vector<std::string> numbers;
-  for (const auto& held : pipeline.held) numbers.push_back(std::to_string(held.*what));
+  for (const auto& peak : pipeline.peak_stash) numbers.push_back(std::to_string(peak.*what));
   if (std::ranges::count(numbers, numbers[0]) == std::ssize(numbers)) return numbers[0];
   return numbers.size() > 8 ? numbers.front() + " to " + numbers.back() : and_text(numbers);
 }
@@ -108,7 +108,7 @@ std::string pipeline_svg(const train::PipelineRecord& pipeline, const train::Pip
       if (block.end <= block.begin) continue;
       idle(free, block.begin);
       free = block.end;
-      const Look as = look(block.act);
+      const Look as = look(block.kind);
       svg += rect(as.kind, x(block.begin), x(block.end), top, height, tip(pipeline, j, block));
       const std::string number = number_in(pipeline, block);
       const double room = x(block.end) - x(block.begin);
@@ -136,8 +136,8 @@ std::string pipeline_legend(bool weights) {
         name, kind, name);
   };
   std::string out = "<ul class=\"legend\">";
-  for (const OpKind act : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
-    if (act != OpKind::weights || weights) out += item(look(act).kind, look(act).name);
+  for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::weights, OpKind::update})
+    if (kind != OpKind::weights || weights) out += item(look(kind).kind, look(kind).name);
   return out + item("idle", "idle") + "</ul>\n";
 }
 
@@ -163,7 +163,7 @@ std::string change_html(const train::RunRecord& run) {
   const train::SyncPart& sync = *run.pipeline->sync;
   std::string out = fmt::format(
       "The first <strong>{}</strong> step{} went by {} with {} microbatch{}, the rest by {}. Steps {} to {} show the "
-      "change: the pipeline empties and fills once more, and nobody waits for all.",
+      "change: the pipeline empties and fills once more, and no stage waits for all.",
       sync.steps, sync.steps == 1 ? "" : "s", escaped(sync.schedule), sync.microbatches,
       sync.microbatches == 1 ? "" : "es", escaped(run.pipeline->schedule), sync.from_step, sync.to_step);
   if (const auto& parts = run.result.sync; parts && parts->utilisation_after)

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "thinwire/base/atomic_file.h"
+#include "thinwire/base/version.h"
 #include "thinwire/report/bars.h"
 #include "thinwire/report/curves.h"
 #include "thinwire/report/page.h"
@@ -15,7 +16,6 @@
 #include "thinwire/report/text.h"
 #include "thinwire/report/timeline.h"
 #include "thinwire/train/run_record.h"
-#include "thinwire/train/version.h"
 
 namespace thinwire::report {
 namespace fs = std::filesystem;
@@ -315,7 +315,7 @@ std::string html(const std::vector<fs::path>& dirs, const Options& options) {
           time_section(runs) + distance_section(runs) + words_section(runs) + again_section(runs);
   body += fmt::format(
       "<footer>Made by thinwire {} from {} run{}. Nothing on this page is loaded from elsewhere.</footer>\n",
-      train::version(), runs.size(), runs.size() == 1 ? "" : "s");
+      thinwire::version(), runs.size(), runs.size() == 1 ? "" : "s");
   return page_html(options.title, body);
 }
 

@@ -1,4 +1,4 @@
-// The report of one or several runs: one HTML page that explains itself, loads nothing, and can be sent to anybody.
+// The report of one or several runs: one HTML page that explains itself, loads nothing, and can be sent by mail.
 //
 // It holds what was run, a table, the loss over seconds, steps and bytes, the pipeline where there is one, a timeline
 // of each run, where the time went, how far the replicas were apart, what each strategy does, and how to do it again.
@@ -19,8 +19,8 @@ struct Options {
 // run without result.json is shown as far as it got.
 std::string html(const std::vector<std::filesystem::path>& runs, const Options& options = {});
 
-// By write_file(): whoever has the old page open never sees half a new one, and what is not a plain file is not
-// replaced.
+// html() into a file, by write_file(): a reader never sees half a page, and what is not a plain file is not replaced.
+// BadInput, or std::system_error with path and reason.
 void write(const std::filesystem::path& path, const std::vector<std::filesystem::path>& runs,
            const Options& options = {});
 

@@ -14,8 +14,8 @@ namespace thinwire::report {
 struct TimelineSummary {
   double steps = 0;    // that ended
   double waiting = 0;  // share of the time
-  double wire = 0;     // share in which something was under way
-  double hidden = 0;   // share of that in which nobody waited
+  double wire = 0;     // share in which something was in flight
+  double hidden = 0;   // share of that in which no rank waited
 };
 TimelineSummary summary(const train::TimelineRecord& timeline, double seconds);
 

@@ -1,4 +1,4 @@
-// What the ranks tell each other after every step beside training: whether to stop or to save, and figures for the
+// What the ranks exchange after every step beside training: whether to stop or to save, and figures for the
 // progress line.
 //
 // It travels over the control group, some steps behind: what is said after step t is looked at after step t + lag, by
@@ -20,19 +20,22 @@
 
 namespace thinwire::train {
 
+// What all ranks learn of a step: stop and save if any rank asked for it.
 struct StepStats {
   int64_t step = 0;
   bool stop = false, save = false;
-  double loss = 0;  // means over the ranks, of the loss over those who know it
+  double loss = 0;  // means over the ranks, of the loss over the ranks that have one
   Costs costs;
   double wire_bytes = 0, stage_bytes = 0;
   dp::GradientNorms norms;  // 0 where the strategy has none
 };
 
+// Used by one thread. Every rank makes the same calls in the same order.
 class Control {
  public:
   // lead: how many steps a rank may be ahead of another; step_s: about how long a step takes, in seconds. Collective.
   Control(comm::GroupPtr group, int64_t lead, double step_s);
+  // After each step, on all ranks; does not block. Loss and norms where this rank has them.
   void post(int64_t step, bool stop, bool save, std::optional<double> loss, const Costs& costs,
             const std::optional<dp::GradientNorms>& norms);
   // The oldest stats that are due after the last step that was posted, waited for; nothing if none are. What was waited

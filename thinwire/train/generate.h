@@ -2,7 +2,7 @@
 //
 // The model sees the last `context` tokens of what there is so far; an empty prompt stands for a line break, which most
 // texts have before anything new. Which token follows depends on (model, prompt, options) and nothing else: token i is
-// chosen by mix(seed, i), never by torch's default generator.
+// chosen by hash64 of (seed, i), never by torch's default generator.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,12 @@
 
 namespace thinwire::train {
 
+// Of `thinwire sample`.
 struct GenerateOptions {
-  int64_t tokens = 200;
-  double temperature = 0.8;
-  int64_t top_k = 0;
-  int64_t seed = 1;
+  int64_t tokens = 200;      // bytes to add, >= 1
+  double temperature = 0.8;  // >= 0; 0: always the likeliest
+  int64_t top_k = 0;         // >= 0; 0: all
+  int64_t seed = 1;          // >= 0
 };
 template <class F>
 void fields(F&& f, GenerateOptions& o) {
@@ -34,7 +35,8 @@ void fields(F&& f, GenerateOptions& o) {
 // likely ones the lower counts as likelier. Throws if a logit is not finite.
 int64_t choose(const at::Tensor& logits_V, double temperature, int64_t top_k, uint64_t bits);
 
-// Calls emit(byte) for every token added, until there are enough or emit returns false. Not thread-safe.
+// Calls emit(byte) for every token added, until there are enough or emit returns false. The model must not be used by
+// another thread meanwhile. c10::Error if a logit is not finite.
 void generate(models::Model& model, int64_t context, std::string_view prompt, const GenerateOptions& options,
               const std::function<bool(char)>& emit);
 

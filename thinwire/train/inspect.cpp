@@ -3,11 +3,11 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -17,6 +17,7 @@
 #include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/checkpoint/safetensors.h"
 #include "thinwire/optim/flat.h"
+#include "thinwire/train/json_fields.h"
 #include "thinwire/train/stages.h"
 
 namespace thinwire::train {
@@ -25,10 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr const char* kModel = "model.safetensors";
+
 bool path_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
+
+std::string manifest_of(const fs::path& folder) { return (folder / "manifest.json").string(); }
 
 std::vector<fs::path> inside(const fs::path& folder) {
   std::vector<fs::path> paths;
@@ -52,12 +57,27 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_of(const fs::path& run) {
   return found;
 }
 
-std::unique_ptr<models::Model> model_of(const Recipe& recipe) {
+// Without weights: a recipe that came with a run may ask for more than this machine has.
+std::unique_ptr<models::Model> shapes_of(const Recipe& recipe) {
+  return models::make_model(recipe.model, data::kVocabulary, {});
+}
+
+// A model to be filled with weights that are there already; what the recipe says of its size must fit them.
+std::unique_ptr<models::Model> model_of(const Recipe& recipe, const fs::path& from, int64_t bytes) {
+  const int64_t numel = shapes_of(recipe)->numel();
+  TORCH_CHECK(numel <= bytes / int64_t{sizeof(float)}, from.string(), ": ", bytes, " bytes cannot hold the ", numel,
+              " weights of the recipe's model");
   return models::make_model(recipe.model, data::kVocabulary, static_cast<uint64_t>(recipe.train.seed));
 }
 
-at::Tensor weights_of_file(const fs::path& path, const models::Model& model, const optim::Layout& layout) {
-  const auto tensors = checkpoint::read_safetensors(path).tensors;
+int64_t bytes_of(const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+at::Tensor weights_of_file(const std::map<std::string, at::Tensor>& tensors, const fs::path& path,
+                           const models::Model& model, const optim::Layout& layout) {
   at::Tensor x = at::zeros({layout.numel}, at::kFloat);
   for (auto& [name, part] : by_name(model, x)) {
     const auto it = tensors.find(name);
@@ -72,40 +92,45 @@ at::Tensor weights_of_file(const fs::path& path, const models::Model& model, con
 // What replicas agree on: the entry that the manifest names. Checkpoints of version 0.1.0 name none; there it is a
 // strategy's z, or the weights themselves.
 at::Tensor weights_of_checkpoint(const fs::path& folder, const Recipe& recipe, const models::Model& model) {
-  const json facts = checkpoint::read_manifest(folder).facts;
+  const std::string told = text_of(checkpoint::read_manifest(folder).facts, "agreed", manifest_of(folder));
   const auto agreed = [&](const State& state, const std::string& prefix) {
     const std::string by_kind = state.contains(prefix + "strategy.z") ? "strategy.z" : "x";
-    const std::string name = prefix + facts.value("agreed", by_kind);
+    const std::string name = prefix + (told.empty() ? by_kind : told);
     const auto found = state.find(name);
-    TORCH_CHECK(found != state.end(), folder.string(), ": has no ", name);
-    const at::Tensor& weights = found->second.value;
-    TORCH_CHECK(weights.dim() == 1 && weights.scalar_type() == at::kFloat, folder.string(),
-                ": weights should be a row of floats, are ", weights.scalar_type(), " ", weights.sizes());
-    return weights;
+    TORCH_CHECK(found != state.end(), "has no ", name);
+    return found->second.value;
   };
   const State first = checkpoint::load(folder, 0).state;
-  const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
-  return gather_stages(recipe, model, tied, [&](int stage, int64_t numel) {
-    at::Tensor weights = agreed(stage == 0 ? first : checkpoint::load(folder, 0, stage).state, "");
-    TORCH_CHECK(weights.numel() == numel, folder.string(), ": should have ", numel, " weights, has ", weights.numel());
-    return weights;
-  });
+  try {
+    const at::Tensor tied = first.contains("tie.x") ? agreed(first, "tie.") : at::Tensor();
+    return gather_stages(recipe, model, tied, [&](int stage, int64_t) {
+      return agreed(stage == 0 ? first : checkpoint::load(folder, 0, stage).state, "");
+    });
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, folder.string(), ": ", one_line(error));
+  }
 }
 
 Recipe recipe_of(const json& facts, const fs::path& folder) {
-  const auto it = facts.is_object() ? facts.find("recipe") : facts.end();
-  TORCH_CHECK(facts.is_object() && it != facts.end() && it->is_string(), (folder / "manifest.json").string(),
-              ": has no recipe");
-  return make_recipe(parse_recipe(it->get<std::string>(), (folder / "manifest.json").string()));
+  const std::string text = text_of(facts, "recipe", manifest_of(folder));
+  TORCH_CHECK(!text.empty(), manifest_of(folder), ": has no recipe");
+  return make_recipe(parse_recipe(text, manifest_of(folder)));
 }
 
-Trained fill(Recipe recipe, fs::path from, bool finished,
+Recipe recipe_of_run(const fs::path& run) {
+  const fs::path path = run / "recipe.toml";
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored)) throw BadInput("{}: a link, and links are not followed here", path.string());
+  return make_recipe(read_recipe(path));
+}
+
+Trained fill(Recipe recipe, fs::path from, int64_t bytes, bool finished,
              const std::function<at::Tensor(const models::Model&, const optim::Layout&)>& read) {
   Trained trained;
   trained.recipe = std::move(recipe);
   trained.from = std::move(from);
   trained.finished = finished;
-  trained.model = model_of(trained.recipe);
+  trained.model = model_of(trained.recipe, trained.from, bytes);
   const optim::Layout layout = optim::make_layout(models::parameters_by_unit(*trained.model));
   const at::Tensor x = read(*trained.model, layout);
   const auto parts = by_name(*trained.model, x);
@@ -115,31 +140,31 @@ Trained fill(Recipe recipe, fs::path from, bool finished,
   return trained;
 }
 
-Trained of_checkpoint(const fs::path& folder) {
-  const Recipe recipe = recipe_of_checkpoint(folder);
-  return fill(recipe, folder, false, [&](const models::Model& model, const optim::Layout&) {
-    return weights_of_checkpoint(folder, recipe, model);
-  });
+// What a run has written at a place of its own; empty if there is nothing.
+std::string read_if_there(const fs::path& run, const char* name) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(run / name, ignored)) ? read_file_in(run, name) : "";
+}
+
+// The hash that the run told at its end; empty if it did not.
+std::string told_hash(const fs::path& run) {
+  const json result = json::parse(read_if_there(run, "result.json"), nullptr, /*allow_exceptions=*/false);
+  const auto it = result.find("weights_hash");
+  return it != result.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
 Trained of_file(const fs::path& run) {
-  const fs::path path = run / "model.safetensors";
-  return fill(
-      make_recipe(read_recipe(run / "recipe.toml")), path, true,
-      [&](const models::Model& model, const optim::Layout& layout) { return weights_of_file(path, model, layout); });
-}
-
-void check_files(const fs::path& folder) {
-  // checkpoint::load has checked the manifest itself and what replica 0 needs; this is the rest.
-  const json manifest = json::parse(read_file(folder / "manifest.json"));
-  for (const auto& [name, about] : manifest["files"].items()) {
-    const fs::path path = folder / name;
-    const std::string bytes = read_file(path), hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
-    TORCH_CHECK(about.value("bytes", uint64_t{0}) == bytes.size(), path.string(), ": wanted ", about["bytes"].dump(),
-                " bytes, has ", bytes.size());
-    TORCH_CHECK(about.value("xxh3", "") == hash, path.string(), ": damaged, wanted XXH3 ", about.value("xxh3", ""),
-                ", has ", hash);
-  }
+  const fs::path path = run / kModel;
+  const std::string bytes = read_file_in(run, kModel);
+  const auto tensors = checkpoint::parse_safetensors(bytes, path.string()).tensors;
+  Trained trained = fill(recipe_of_run(run), path, std::ssize(bytes), true,
+                         [&](const models::Model& model, const optim::Layout& layout) {
+                           return weights_of_file(tensors, path, model, layout);
+                         });
+  const std::string told = told_hash(run);
+  TORCH_CHECK(told.empty() || told == trained.weights_hash, path.string(), ": damaged, the run ended on weights ", told,
+              ", these are ", trained.weights_hash);
+  return trained;
 }
 
 // "float32 [1024], all replicas alike"; a single number as it is, replica 0's where each has its own.
@@ -151,16 +176,9 @@ std::string words_for(const Entry& entry) {
   return fmt::format("{} [{}], {}", type, fmt::join(x.sizes(), ", "), who);
 }
 
-// The hash that the run told at its end; empty if it did not.
-std::string told_hash(const fs::path& run) {
-  const json result = json::parse(read_file_if_any(run / "result.json"), nullptr, /*allow_exceptions=*/false);
-  const auto it = result.is_object() ? result.find("weights_hash") : result.end();
-  return result.is_object() && it != result.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 // The last losses and how far it got; lines that a killed run left half written do not count.
-void read_metrics(const fs::path& path, RunFacts& facts) {
-  std::istringstream lines(read_file_if_any(path));
+void read_metrics(RunFacts& facts) {
+  std::istringstream lines(read_if_there(facts.dir, "metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!event.is_object()) continue;
@@ -170,9 +188,9 @@ void read_metrics(const fs::path& path, RunFacts& facts) {
     number("loss", facts.loss);
     number("val_loss", facts.val_loss);
     number("seconds", facts.seconds);
-    double step = static_cast<double>(facts.steps);
+    double step = NAN;
     number("step", step);
-    facts.steps = static_cast<int64_t>(step);
+    if (step >= 0 && step <= static_cast<double>(kMostSteps)) facts.steps = static_cast<int64_t>(step);
   }
 }
 
@@ -180,6 +198,12 @@ void read_metrics(const fs::path& path, RunFacts& facts) {
 
 Recipe recipe_of_checkpoint(const fs::path& folder) {
   return recipe_of(checkpoint::read_manifest(folder).facts, folder);
+}
+
+int64_t step_of_checkpoint(const fs::path& folder) {
+  const int64_t step = whole_of(checkpoint::read_manifest(folder).facts, "step", manifest_of(folder));
+  if (step < 0) throw BadInput("{}: step must be at least 0, got {}", manifest_of(folder), step);
+  return step;
 }
 
 bool is_checkpoint(const fs::path& path) { return path_exists(path / "manifest.json"); }
@@ -194,13 +218,26 @@ void check_is_run_or_checkpoint(const fs::path& path) {
   throw BadInput("{} holds several runs: name one of {}", path.string(), fmt::join(runs, ", "));
 }
 
+Trained load_agreed(const fs::path& folder) {
+  const Recipe recipe = recipe_of_checkpoint(folder);
+  int64_t bytes = 0;
+  for (const fs::path& path : inside(folder)) bytes += bytes_of(path);
+  return fill(recipe, folder, bytes, false, [&](const models::Model& model, const optim::Layout&) {
+    return weights_of_checkpoint(folder, recipe, model);
+  });
+}
+
 Trained load_trained(const fs::path& path) {
   check_is_run_or_checkpoint(path);
-  if (is_checkpoint(path)) return of_checkpoint(path);
-  if (path_exists(path / "model.safetensors")) return of_file(path);
-  const int64_t step = checkpoint::newest(path);
-  if (step < 0) throw BadInput("{} has no weights yet: neither model.safetensors nor a checkpoint", path.string());
-  return of_checkpoint(checkpoint::folder_of(path, step));
+  if (!is_checkpoint(path) && path_exists(path / kModel)) return of_file(path);
+  fs::path folder = path;
+  if (!is_checkpoint(path)) {
+    const int64_t step = checkpoint::newest(path);
+    if (step < 0) throw BadInput("{} has no weights yet: neither {} nor a checkpoint", path.string(), kModel);
+    folder = checkpoint::folder_of(path, step);
+  }
+  checkpoint::verify(folder);
+  return load_agreed(folder);
 }
 
 CheckpointFacts inspect_checkpoint(const fs::path& folder) {
@@ -214,10 +251,10 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
   const auto written = fs::last_write_time(folder / "manifest.json", ignored);
   if (!ignored) facts.age_s = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
   try {
+    checkpoint::verify(folder);
     const checkpoint::Loaded loaded = checkpoint::load(folder, 0);
-    check_files(folder);
     facts.recipe = recipe_of(loaded.facts, folder);
-    facts.step = loaded.facts.value("step", int64_t{0});
+    facts.step = step_of_checkpoint(folder);
     const int64_t stages = checkpoint::read_manifest(folder).stages;
     for (int stage = 0; stage < stages; ++stage)
       for (const auto& [name, entry] : stage == 0 ? loaded.state : checkpoint::load(folder, 0, stage).state)
@@ -231,25 +268,24 @@ CheckpointFacts inspect_checkpoint(const fs::path& folder) {
 RunFacts inspect_run(const fs::path& dir) {
   RunFacts facts;
   facts.dir = dir;
-  facts.recipe = make_recipe(read_recipe(dir / "recipe.toml"));
-  facts.parameters = model_of(facts.recipe)->numel();
+  facts.recipe = recipe_of_run(dir);
+  facts.parameters = shapes_of(facts.recipe)->numel();
   facts.planned_steps = facts.recipe.planned_steps();
-  read_metrics(dir / "metrics.jsonl", facts);
-  facts.finished = path_exists(dir / "model.safetensors");
+  read_metrics(facts);
+  facts.finished = path_exists(dir / kModel);
   if (facts.finished) {
     try {
       facts.weights_hash = of_file(dir).weights_hash;
-      const std::string told = told_hash(dir);
-      if (!told.empty() && told != facts.weights_hash)
-        facts.damage = fmt::format("{}: damaged, the run ended on weights {}, these are {}",
-                                   (dir / "model.safetensors").string(), told, facts.weights_hash);
     } catch (const std::exception& error) {
       facts.damage = one_line(error);
     }
   }
   for (const auto& [step, folder] : checkpoints_of(dir)) {
-    facts.checkpoints.push_back(inspect_checkpoint(folder));
-    facts.checkpoints.back().step = step;
+    CheckpointFacts about = inspect_checkpoint(folder);
+    if (!about.damage.empty()) about = inspect_checkpoint(folder);  // a run that goes on may just have replaced it
+    if (!about.damage.empty() && !path_exists(folder)) continue;    // ... or removed it
+    about.step = step;
+    facts.checkpoints.push_back(std::move(about));
   }
   return facts;
 }

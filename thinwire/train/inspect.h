@@ -17,8 +17,8 @@
 namespace thinwire::train {
 
 // A model with the weights that were trained: those of model.safetensors, which a finished run has, or the agreed ones
-// of a checkpoint (of the newest where `path` is an unfinished run). BadInput if there are no weights yet; a damaged
-// file is an error that starts with its path.
+// of a checkpoint (of the newest where `path` is an unfinished run). BadInput if there are no weights yet; a file that
+// does not have the hash that was written down for it is an error that starts with its path.
 struct Trained {
   Recipe recipe;
   std::unique_ptr<models::Model> model;
@@ -27,6 +27,8 @@ struct Trained {
   std::string weights_hash;
 };
 Trained load_trained(const std::filesystem::path& path);
+// Of a checkpoint of which only what replica 0 holds is read and verified: for ranks that all do so.
+Trained load_agreed(const std::filesystem::path& folder);
 
 struct CheckpointFacts {
   std::filesystem::path folder;
@@ -51,10 +53,12 @@ struct RunFacts {
   std::string damage;                        // of model.safetensors; empty: whole, or not there
   std::vector<CheckpointFacts> checkpoints;  // oldest first
 };
+// Reads every byte of its checkpoints and weights, so it takes a while; damage of those is reported, not thrown.
 RunFacts inspect_run(const std::filesystem::path& dir);
 
 // What a checkpoint's manifest has; the rest of it is not read.
 Recipe recipe_of_checkpoint(const std::filesystem::path& folder);
+int64_t step_of_checkpoint(const std::filesystem::path& folder);
 bool is_checkpoint(const std::filesystem::path& path);
 // BadInput unless `path` is a run or a checkpoint.
 void check_is_run_or_checkpoint(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// The machine a run is on, in words.
+// The machine a run is on, for records and reports.
 #pragma once
 
 #include <string>

@@ -52,23 +52,23 @@ double copy_gigabytes_per_s() {
 // Mean seconds of `times` all-reduces, by rank 0's clock.
 double all_reduce_s(int ranks, int64_t bytes, int times, const net::Link& link) {
   double seconds = 0;
-  comm::run_world(ranks, [&](std::shared_ptr<comm::TransportGroup> bare) {
-    const auto wire = bare->with_transport(
-        link.none() ? bare->transport() : std::make_shared<net::EmulatedTransport>(bare->transport(), link));
+  comm::run_world(ranks, [&](std::shared_ptr<comm::TransportGroup> world) {
+    const auto linked = world->with_transport(
+        link.none() ? world->transport() : std::make_shared<net::EmulatedTransport>(world->transport(), link));
     const at::Tensor x = at::zeros({bytes / 4});
-    wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();  // the first one gets its memory
-    bare->barrier();
+    linked->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();  // the first one gets its memory
+    world->barrier();
     const double own = seconds_of([&] {
-      for (int i = 0; i < times; ++i) wire->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();
+      for (int i = 0; i < times; ++i) linked->all_reduce_(x, comm::Reduce::sum, comm::TrafficKind::payload)->wait();
     });
-    if (bare->rank() == 0) seconds = own / times;
+    if (world->rank() == 0) seconds = own / times;
   });
   return seconds;
 }
 
 }  // namespace
 
-bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
+bool measure_kernels(const std::function<bool(const KernelFigure&)>& report) {
   at::set_num_threads(1);
   std::array<at::Tensor, 4> vectors;
   for (auto& v : vectors) v = at::empty({kNumel}).fill_(0.25);
@@ -102,12 +102,12 @@ bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell) {
     figure.gigabytes_per_s = (pass.reads + pass.writes) * 4.0 * static_cast<double>(kNumel) / pass.best / 1e9;
     if (memory == 0) memory = figure.gigabytes_per_s;
     figure.share_of_triad = figure.gigabytes_per_s / memory;
-    if (!tell(figure)) return false;
+    if (!report(figure)) return false;
   }
   return true;
 }
 
-bool measure_comm(const std::function<bool(const CommFigure&)>& tell) {
+bool measure_comm(const std::function<bool(const CommFigure&)>& report) {
   const double copy = copy_gigabytes_per_s();
   for (int ranks : {2, 4})
     for (auto [bytes, times] : {std::pair{int64_t{64} << 10, 100}, {int64_t{1} << 20, 30}, {int64_t{16} << 20, 5}}) {
@@ -115,12 +115,12 @@ bool measure_comm(const std::function<bool(const CommFigure&)>& tell) {
       const double sent = 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes);
       figure.gigabytes_per_s = sent / figure.seconds / 1e9;
       figure.share_of_copy = figure.gigabytes_per_s / copy;
-      if (!tell(figure)) return false;
+      if (!report(figure)) return false;
     }
   return true;
 }
 
-bool measure_links(const std::function<bool(const LinkFigure&)>& tell) {
+bool measure_links(const std::function<bool(const LinkFigure&)>& report) {
   struct Case {
     const char* link;
     double bits_per_s, latency_s;
@@ -135,7 +135,7 @@ bool measure_links(const std::function<bool(const LinkFigure&)>& tell) {
     // Two ranks: half the vector there and half back, each a latency late.
     figure.asked_s = 2 * (static_cast<double>(c.bytes) / 2 * 8 / c.bits_per_s + c.latency_s);
     figure.obtained_s = all_reduce_s(2, c.bytes, c.times, link);
-    if (!tell(figure)) return false;
+    if (!report(figure)) return false;
   }
   return true;
 }

@@ -30,10 +30,10 @@ struct LinkFigure {
   double asked_s = 0, obtained_s = 0;
 };
 
-// Each calls `tell` for every figure as it is known, and ends early where `tell` returns false.
-bool measure_kernels(const std::function<bool(const KernelFigure&)>& tell);
-bool measure_comm(const std::function<bool(const CommFigure&)>& tell);
-bool measure_links(const std::function<bool(const LinkFigure&)>& tell);
+// Each calls `report` for every figure as it is known, and ends early where `report` returns false.
+bool measure_kernels(const std::function<bool(const KernelFigure&)>& report);
+bool measure_comm(const std::function<bool(const CommFigure&)>& report);
+bool measure_links(const std::function<bool(const LinkFigure&)>& report);
 
 // Which version of the kernels this CPU runs: "avx512f", "avx2", "default", or "plain" where there is only one.
 std::string kernel_clone();

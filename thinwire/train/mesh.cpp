@@ -18,18 +18,18 @@ Mesh make_mesh(const Recipe& recipe, const comm::World& world, const TracePtr& t
               mesh.shape.stages, " stages x ", mesh.shape.shards, " shards = ", mesh.shape.ranks(),
               " ranks, there are ", world.size());
   mesh.at = mesh.shape.of(world.rank());
-  const auto& bare = world.group;
-  auto over = [&](const net::Link& link) {
-    if (link.none()) return bare->with_transport(bare->transport());
-    return bare->with_transport(std::make_shared<net::EmulatedTransport>(bare->transport(), link, recipe.train.seed));
+  const auto& group = world.group;
+  auto with_link = [&](const net::Link& link) {
+    if (link.none()) return group->with_transport(group->transport());
+    return group->with_transport(std::make_shared<net::EmulatedTransport>(group->transport(), link, recipe.train.seed));
   };
-  auto replicas = over(recipe.link.replicas);
-  mesh.control = over(recipe.link.control);
+  auto replicas = with_link(recipe.link.replicas);
+  mesh.control = with_link(recipe.link.control);
   mesh.replica_group = replicas, mesh.replica_control = mesh.control;
   if (mesh.shape.stages > 1) {
     mesh.replica_group = replicas->split(mesh.at.stage, mesh.at.replica);
     mesh.replica_control = mesh.control->split(mesh.at.stage, mesh.at.replica);
-    mesh.pipeline_group = over(recipe.link.stages)->split(mesh.at.replica, mesh.at.stage);
+    mesh.pipeline_group = with_link(recipe.link.stages)->split(mesh.at.replica, mesh.at.stage);
     mesh.pipeline_control = mesh.control->split(mesh.at.replica, mesh.at.stage);
   }
   replicas->record(trace);

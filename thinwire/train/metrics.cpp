@@ -1,6 +1,7 @@
 #include "thinwire/train/metrics.h"
 
 #include <sstream>
+#include <system_error>
 
 #include "thinwire/base/atomic_file.h"
 #include "thinwire/base/read_file.h"
@@ -57,6 +58,7 @@ Json to_json(const Result& r, const std::string& event) {
     json["sync_utilisation"] = r.sync->utilisation;
     if (r.sync->utilisation_after) json["async_utilisation"] = *r.sync->utilisation_after;
   }
+  if (r.skipped > 0) json["skipped"] = r.skipped;
   if (!r.finished)  // what a stopped run does not know yet
     for (const char* key : {"val_loss", "finish_bytes", "finish_s"}) json.erase(key);
   return json;
@@ -77,11 +79,22 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t step) {
 }
 
 void Metrics::write(const Json& line) {
-  if (file_) file_->write_line(line.dump());
+  if (!file_) return;
+  kept_.push_back(line.dump());
+  try {
+    flush();
+  } catch (const std::system_error&) {
+  }
+}
+
+void Metrics::flush() {
+  for (; !kept_.empty(); kept_.pop_front()) file_->write_line(kept_.front());
 }
 
 void Metrics::sync() {
-  if (file_) file_->sync();
+  if (!file_) return;
+  flush();
+  file_->sync();
 }
 
 }  // namespace thinwire::train

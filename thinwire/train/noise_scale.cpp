@@ -28,7 +28,7 @@ void NoiseScale::put(State& state, const std::string& prefix) const {
 void NoiseScale::get(const State& state, const std::string& prefix) {
   g2_ = get_double(state, prefix + "g2");
   trace_ = get_double(state, prefix + "trace");
-  weight_ = get_double(state, prefix + "weight");
+  weight_ = get_double(state, prefix + "weight", 0);
 }
 
 }  // namespace thinwire::train

@@ -23,14 +23,16 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 struct Kind {
-  OpKind act;
-  TraceKind doing;
-  const char* letter;
+  OpKind op;
+  TraceKind trace;
+  const char* symbol;
 };
 constexpr Kind kKinds[] = {{OpKind::forward, TraceKind::forward, "F"},
                            {OpKind::backward, TraceKind::backward, "B"},
                            {OpKind::weights, TraceKind::weights, "W"},
                            {OpKind::update, TraceKind::update, "U"}};
+
+constexpr int64_t kMostBatches = 1'000'000'000'000'000;  // of a file that anybody may have written
 
 struct Steps {
   int64_t first, last;  // from 1
@@ -70,7 +72,7 @@ void add_without(const std::vector<Interval>& waits, Block block, Clock::time_po
   for (const Interval& wait : waits) {
     const double begin = seconds_between(zero, wait.begin), end = seconds_between(zero, wait.end);
     if (end <= block.begin || begin >= block.end) continue;
-    if (begin > block.begin) into.push_back({block.act, block.batch, block.begin, begin});
+    if (begin > block.begin) into.push_back({block.kind, block.batch, block.begin, begin});
     block.begin = end;
     if (block.begin >= block.end) return;
   }
@@ -84,8 +86,8 @@ Chart chart_of(const std::vector<TracePtr>& traces, int stages) {
     auto waits = traces.at(j)->of(TraceKind::wait);
     std::ranges::sort(waits, {}, &Interval::begin);
     for (const Kind& kind : kKinds)
-      for (const Interval& s : traces[j]->of(kind.doing))
-        add_without(waits, {kind.act, s.number, seconds_between(zero, s.begin), seconds_between(zero, s.end)}, zero,
+      for (const Interval& s : traces[j]->of(kind.trace))
+        add_without(waits, {kind.op, s.number, seconds_between(zero, s.begin), seconds_between(zero, s.end)}, zero,
                     chart.stages[j]);
     std::ranges::sort(chart.stages[j], {}, &Block::begin);
   }
@@ -99,18 +101,18 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-bool is_late(const Schedule& schedule, OpKind act, int64_t batch) {
-  return schedule.late(act == OpKind::update ? batch : schedule.step_of(batch));
+bool is_late(const Schedule& schedule, OpKind kind, int64_t batch) {
+  return schedule.late(kind == OpKind::update ? batch : schedule.step_of(batch));
 }
 
 // Of the blocks after a synchronous beginning, or of those in it.
 std::vector<StageCosts> costs_of(const Chart& chart, const Schedule& schedule, bool late) {
   std::vector<StageCosts> costs;
   for (const auto& blocks : chart.stages) {
-    const auto median_of = [&](OpKind act) {
+    const auto median_of = [&](OpKind kind) {
       std::map<int64_t, double> seconds;  // of one operation: it may be in pieces
       for (const Block& block : blocks)
-        if (block.act == act && is_late(schedule, act, block.batch) == late)
+        if (block.kind == kind && is_late(schedule, kind, block.batch) == late)
           seconds[block.batch] += block.end - block.begin;
       std::vector<double> all;
       for (const auto& entry : seconds) all.push_back(entry.second);
@@ -128,13 +130,13 @@ struct Times {
   double transfer_s = 0, sync_transfer_s = 0;
 
   Chart simulate(const Schedule& schedule, int64_t steps) const {
-    const auto beginning = [&](OpKind act, int64_t batch) {
-      return schedule.asynchronous() && !is_late(schedule, act, batch);
+    const auto beginning = [&](OpKind kind, int64_t batch) {
+      return schedule.asynchronous() && !is_late(schedule, kind, batch);
     };
     return pipeline::simulate(
         schedule, steps,
         [&](int stage, const Op& op) {
-          return (beginning(op.act, op.batch) ? sync_costs : costs).at(stage).of(op.act);
+          return (beginning(op.kind, op.batch) ? sync_costs : costs).at(stage).of(op.kind);
         },
         [&](int64_t batch) { return beginning(OpKind::forward, batch) ? sync_transfer_s : transfer_s; });
   }
@@ -145,8 +147,8 @@ struct Times {
 PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t last_step) {
   double from = INFINITY, to = 0;
   for (const Block& block : chart.stages[0]) {
-    if (Op{block.act, block.batch} == ops.front()) from = std::min(from, block.begin);
-    if (Op{block.act, block.batch} == Op{OpKind::update, last_step - 1}) to = std::max(to, block.end);
+    if (Op{block.kind, block.batch} == ops.front()) from = std::min(from, block.begin);
+    if (Op{block.kind, block.batch} == Op{OpKind::update, last_step - 1}) to = std::max(to, block.end);
   }
   PipelinePicture picture{chart.between(from, to), to - from};
   if (!(picture.seconds > 0)) return {};
@@ -159,13 +161,13 @@ PipelinePicture picture(const Chart& chart, const std::vector<Op>& ops, int64_t 
 
 PipelinePicture plan(const Schedule& schedule, const Steps& steps, int64_t planned_steps, const Times& times) {
   const int64_t loop = schedule.warmup[0] + 1;
-  const int64_t settle = std::min(steps.first - 1, 3 * loop);  // steps before those to show
+  const int64_t before = std::min(steps.first - 1, 3 * loop);  // steps before those to show
   const int64_t after = planned_steps > 0 ? std::min(planned_steps - steps.last, loop) : loop;
-  const int64_t all = settle + steps.count() + after, left_out = steps.first - 1 - settle;
+  const int64_t all = before + steps.count() + after, left_out = steps.first - 1 - before;
   const Schedule rest = continued(schedule, left_out);
-  PipelinePicture shown = picture(times.simulate(rest, all), rest.ops(0, settle, all), settle + steps.count());
+  PipelinePicture shown = picture(times.simulate(rest, all), rest.ops(0, before, all), before + steps.count());
   for (auto& blocks : shown.chart.stages)
-    for (Block& block : blocks) block.batch += block.act == OpKind::update ? left_out : schedule.first_batch(left_out);
+    for (Block& block : blocks) block.batch += block.kind == OpKind::update ? left_out : schedule.first_batch(left_out);
   return shown;
 }
 
@@ -204,7 +206,7 @@ OrderedJson to_json(const PipelinePicture& picture) {
   for (const auto& blocks : picture.chart.stages) {
     OrderedJson list = OrderedJson::array();
     for (const Block& block : blocks)
-      list.push_back({kKinds[static_cast<int>(block.act)].letter, block.batch, block.begin, block.end});
+      list.push_back({kKinds[static_cast<int>(block.kind)].symbol, block.batch, block.begin, block.end});
     stages.push_back(std::move(list));
   }
   return {{"seconds", picture.seconds}, {"stages", std::move(stages)}};
@@ -243,10 +245,12 @@ double seconds_of(const Json& json, const char* key, const std::string& place) {
 Block block_of(const Json& item, double seconds, const std::string& place) {
   const bool four = item.is_array() && item.size() == 4 && item[0].is_string() && item[1].is_number_integer() &&
                     item[2].is_number() && item[3].is_number();
-  const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return four && item[0] == k.letter; });
+  const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return four && item[0] == k.symbol; });
   if (kind == std::end(kKinds))
     throw BadInput("{}: holds something that is not [\"F\" or B, W, U; batch, begin, end]", place);
-  const Block block{kind->act, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
+  const Block block{kind->op, item[1].get<int64_t>(), item[2].get<double>(), item[3].get<double>()};
+  if (block.batch < 0 || block.batch > kMostBatches)
+    throw BadInput("{}: a block is of batch {}, wanted 0 to {}", place, block.batch, kMostBatches);
   if (!(0 <= block.begin && block.begin <= block.end && block.end <= seconds * (1 + 1e-9)))
     throw BadInput("{}: a block is from {} to {} s, the picture from 0 to {} s", place, block.begin, block.end,
                    seconds);
@@ -277,22 +281,26 @@ std::vector<StageCosts> costs_of_json(const Json& json, size_t stages, const std
 }
 
 SyncPart sync_of_json(const Json& json, size_t stages, const std::string& place) {
-  return {.schedule = text_of(json, "schedule", place),
-          .steps = whole_of(json, "steps", place),
-          .microbatches = std::max<int64_t>(1, whole_of(json, "microbatches", place)),
-          .transfer_s = number_of(json, "transfer_s", place),
-          .costs = costs_of_json(json, stages, place),
-          .utilisation = number_of(json, "utilisation", place),
-          .from_step = whole_of(json, "from_step", place),
-          .to_step = whole_of(json, "to_step", place),
-          .planned = picture_of(json, "planned", stages, place),
-          .recorded = picture_of(json, "recorded", stages, place)};
+  SyncPart part{.schedule = text_of(json, "schedule", place),
+                .steps = whole_of(json, "steps", place),
+                .microbatches = whole_of(json, "microbatches", place),
+                .transfer_s = number_of(json, "transfer_s", place),
+                .costs = costs_of_json(json, stages, place),
+                .utilisation = number_of(json, "utilisation", place),
+                .from_step = whole_of(json, "from_step", place),
+                .to_step = whole_of(json, "to_step", place),
+                .planned = picture_of(json, "planned", stages, place),
+                .recorded = picture_of(json, "recorded", stages, place)};
+  if (part.steps < 1 || part.microbatches < 1 || part.steps > kMostBatches / part.microbatches)
+    throw BadInput("{}: steps and microbatches must be at least 1 and their product at most {}, got {} and {}", place,
+                   kMostBatches, part.steps, part.microbatches);
+  return part;
 }
 
 }  // namespace
 
-double StageCosts::of(OpKind act) const {
-  switch (act) {
+double StageCosts::of(OpKind kind) const {
+  switch (kind) {
     case OpKind::forward:
       return forward_s;
     case OpKind::backward:
@@ -319,17 +327,17 @@ double PipelinePicture::idle() const {
 
 double steady_utilisation(const Schedule& schedule, const std::vector<StageCosts>& costs, double transfer_s) {
   // It repeats after w_0 + 1 steps. From update to update of stage 0 every stage does as much as a step has.
-  const int64_t loop = schedule.warmup.at(0) + 1, settled = 5 * loop, last = 10 * loop;
+  const int64_t loop = schedule.warmup.at(0) + 1, steady = 5 * loop, last = 10 * loop;
   const Chart chart =
       Times{.costs = costs, .sync_costs = costs, .transfer_s = transfer_s}.simulate(schedule, last + loop);
   std::vector<double> updated;
   for (const Block& block : chart.stages[0])
-    if (block.act == OpKind::update) updated.push_back(block.end);
+    if (block.kind == OpKind::update) updated.push_back(block.end);
   double step_s = 0;  // of all stages
   for (int j = 0; j < schedule.stages; ++j)
-    for (const Op& op : schedule.ops(j, settled, 0)) step_s += costs.at(j).of(op.act);
-  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[settled]);
-  return all > 0 ? step_s * static_cast<double>(last - settled) / all : 1;
+    for (const Op& op : schedule.ops(j, steady, 0)) step_s += costs.at(j).of(op.kind);
+  const double all = static_cast<double>(schedule.stages) * (updated[last] - updated[steady]);
+  return all > 0 ? step_s * static_cast<double>(last - steady) / all : 1;
 }
 
 int64_t steps_to_see_change(const Recipe& recipe) {
@@ -344,7 +352,7 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   Schedule schedule = schedule_of(recipe);
   if (schedule.sync_steps >= done && schedule.sync_steps > 0)  // it has never been anything else
     schedule = pipeline::make_schedule(schedule.sync_name, schedule.stages, schedule.sync_microbatches, 1);
-  // Traces keep so many stretches of a kind, and a microbatch has at most two waits.
+  // Traces keep so many intervals of a kind, and a microbatch has at most two waits.
   const int64_t reach =
       std::min(std::ssize(traces.at(0)->of(TraceKind::update)), std::max<int64_t>(1, 1024 / schedule.microbatches));
   if (reach == 0) return {};
@@ -365,10 +373,10 @@ std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::v
   record.costs = costs_of(chart, schedule, schedule.asynchronous());
   const Schedule steady = continued(schedule, schedule.sync_steps);
   for (int j = 0; j < schedule.stages; ++j) {
-    record.held.push_back(pipeline::held(steady, j, 0));
-    if (!record.stash) record.held.back().versions = 1;
+    record.peak_stash.push_back(pipeline::peak_stash(steady, j, 0));
+    if (!record.stash) record.peak_stash.back().versions = 1;
     if (schedule.warmup[j] > 0 && recipe.pipeline.predict > 0)  // and the newest weights, and their last change
-      record.held.back().versions += 2;
+      record.peak_stash.back().versions += 2;
   }
   record.utilisation = steady_utilisation(steady, record.costs, record.transfer_s);
   if (record.hop)
@@ -405,7 +413,7 @@ OrderedJson to_json(const PipelineRecord& r) {
   if (r.utilisation_hop_1) json["utilisation_hop_1"] = *r.utilisation_hop_1;
   json["costs"] = to_json(r.costs);
   json["held"] = OrderedJson::array();
-  for (const auto& h : r.held) json["held"].push_back({{"versions", h.versions}, {"inputs", h.inputs}});
+  for (const auto& h : r.peak_stash) json["held"].push_back({{"versions", h.versions}, {"inputs", h.inputs}});
   json["planned"] = to_json(r.planned);
   json["recorded"] = to_json(r.recorded);
   if (r.sync)
@@ -439,7 +447,7 @@ PipelineRecord pipeline_of_json(const Json& json, const std::string& place) {
   r.costs = costs_of_json(json, stages, place);
   for (const Json& item : list_of(json, "held", stages, place)) {
     if (!item.is_object()) throw BadInput("{}: held holds something that is not an object", place);
-    r.held.push_back({whole_of(item, "versions", place), whole_of(item, "inputs", place)});
+    r.peak_stash.push_back({whole_of(item, "versions", place), whole_of(item, "inputs", place)});
   }
   r.planned = picture_of(json, "planned", stages, place);
   r.recorded = picture_of(json, "recorded", stages, place);
@@ -455,10 +463,10 @@ std::string schedule_text(const Recipe& recipe, int width) {
   const auto splits = [&](int64_t step) { return schedule.name_at(step) == "zero_bubble_h1"; };
   const int64_t parts = S > 0 ? schedule.sync_microbatches : 1;
   const pipeline::Cost cost = [&](int, const Op& op) {
-    if (op.act == OpKind::update) return 0.0;
+    if (op.kind == OpKind::update) return 0.0;
     const int64_t step = schedule.step_of(op.batch);
     const double size = schedule.late(step) ? static_cast<double>(parts) : 1.0;
-    return (op.act == OpKind::backward && !splits(step) ? 2 : 1) * size;
+    return (op.kind == OpKind::backward && !splits(step) ? 2 : 1) * size;
   };
   // What fits if a column is 1: of a schedule with an end to each step whole steps.
   const int columns = std::max(width, 40) - 17;

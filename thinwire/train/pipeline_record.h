@@ -19,7 +19,7 @@ namespace thinwire::train {
 // The median time of an operation of one stage; 0 where it has none. The last stage's forward is in its backward.
 struct StageCosts {
   double forward_s = 0, backward_s = 0, weights_s = 0, update_s = 0;
-  double of(pipeline::OpKind act) const;
+  double of(pipeline::OpKind kind) const;
 };
 
 // What stages do in so many seconds; its blocks begin and end within them, and take time.
@@ -49,10 +49,10 @@ struct PipelineRecord {
   int64_t from_step = 0, to_step = 0;  // in the pictures; from 1
   double transfer_s = 0;               // of a microbatch between two stages, if nothing is before it in the line
   int64_t transfer_bytes = 0;
-  std::vector<StageCosts> costs;            // by stage, without waiting
-  std::vector<pipeline::PeakStash> held;    // by stage
-  double utilisation = 0;                   // steady, by the plan: the share of time in which a stage computes
-  std::optional<double> utilisation_hop_1;  // of the same stages and transfers with hop 1, where there is a hop
+  std::vector<StageCosts> costs;                // by stage, without waiting
+  std::vector<pipeline::PeakStash> peak_stash;  // by stage
+  double utilisation = 0;                       // steady, by the plan: the share of time in which a stage computes
+  std::optional<double> utilisation_hop_1;      // of the same stages and transfers with hop 1, where there is a hop
   PipelinePicture planned, recorded;
   std::optional<SyncPart> sync;  // where there was one, and its traces are there
 

@@ -48,7 +48,7 @@ toml::table parsed_by_toml(std::string_view toml, const std::string& path) {
   }
 }
 
-// BadInput where a letter beyond ASCII is neither in quotes nor in a comment, or a text has several lines.
+// BadInput where a character beyond ASCII is neither in quotes nor in a comment, or a text has several lines.
 void check_letters(std::string_view toml, const std::string& path) {
   int64_t line = 1;
   char open = 0;  // '#', or the quote that is open
@@ -65,16 +65,16 @@ void check_letters(std::string_view toml, const std::string& path) {
     } else if (c == open && open != '#') {
       open = 0;
     } else if (open == 0 && static_cast<unsigned char>(c) >= 0x80) {
-      throw BadInput("{}:{}: a letter that is not ASCII stands outside quotes and comments", path, line);
+      throw BadInput("{}:{}: a character that is not ASCII stands outside quotes and comments", path, line);
     }
   }
 }
 
 // BadInput with the line if it is not TOML.
 //
-// Where toml++ 3.3 meets a letter beyond ASCII outside quotes and comments, or in a text of several lines, its
-// behaviour is undefined. So such a text goes through it with those letters masked first: if that is TOML, quotes are
-// where they seem to be, and letters can be checked.
+// Where toml++ 3.3 meets a character beyond ASCII outside quotes and comments, or in a text of several lines, its
+// behaviour is undefined. So such a text goes through it with those characters masked first: if that is TOML, quotes
+// are where they seem to be, and characters can be checked.
 toml::table parsed(std::string_view toml, const std::string& path) {
   std::string masked(toml);
   const auto beyond = [](char c) { return static_cast<unsigned char>(c) >= 0x80; };
@@ -347,7 +347,8 @@ std::optional<std::string> first_difference(const Recipe& there, const Recipe& h
   auto left_out = [&](const std::string& key) {
     if (keys == Keys::all) return false;
     return key.starts_with("link.") || key.starts_with("train.save_") || key == "train.keep_checkpoints" ||
-           key == "train.timeout" || key == "train.force" || key == "data.path";  // the text's hash is compared instead
+           key == "train.timeout" || key == "train.force" || key == "train.on_divergence" ||
+           key == "data.path";  // the text's hash is compared instead
   };
   std::map<std::string, std::string> stored;
   sections(

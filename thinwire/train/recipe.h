@@ -22,18 +22,20 @@
 
 namespace thinwire::train {
 
+// [workers]: how many ranks, and what each is.
 struct WorkersOptions {
-  int64_t replicas = 4;
-  int64_t stages = 1, shards = 1, zero = 0;
+  int64_t replicas = 4;                      // 1..256
+  int64_t stages = 1, shards = 1, zero = 0;  // of each replica; the last two are for later versions
 };
 template <class F>
 void fields(F&& f, WorkersOptions& o) {
   f("replicas", o.replicas, between(1, 256), "copies of the model that train side by side");
-  f("stages", o.stages, between(1, 64), "parts a model is cut into, each on a rank of its own: see [pipeline]");
+  f("stages", o.stages, between(1, 64), "parts of the model, each on a rank of its own: see [pipeline]");
   f("shards", o.shards, between(1, 1), "ranks that share one replica; only 1 in this version");
   f("zero", o.zero, between(0, 0), "what those ranks share; only 0 in this version");
 }
 
+// [link]: emulated links (net/link.h); they change no weight.
 struct LinkOptions {
   net::Link replicas, stages, control;
 };
@@ -45,20 +47,22 @@ void fields(F&& f, LinkOptions& o) {
   f("control", o.control, any(), "emulated link of what is not training (progress, evaluation, stopping), likewise");
 }
 
+// [train]: how long, how much at a time, and what is kept.
 struct TrainOptions {
-  int64_t steps = 200, tokens = 0;
+  int64_t steps = 200, tokens = 0;  // one of these three decides the length; the others are 0
   double seconds = 0;
-  int64_t batch = 8;
-  int64_t seed = 1;
-  int64_t threads = 1;
-  int64_t eval_every = 50;
-  int64_t eval_windows = 64;
-  int64_t save_every = 0;
-  double save_minutes = 10;
-  int64_t keep_checkpoints = 2;
-  double timeout = 300;
-  bool force = false;
-  std::string device = "cpu", dtype = "float32";
+  int64_t batch = 8;                              // sequences a replica and step
+  int64_t seed = 1;                               // of initial weights and data
+  int64_t threads = 1;                            // of a rank
+  int64_t eval_every = 50;                        // steps; 0: only at the end
+  int64_t eval_windows = 64;                      // sequences
+  int64_t save_every = 0;                         // steps; 0: by the clock alone
+  double save_minutes = 10;                       // 0: by steps alone
+  int64_t keep_checkpoints = 2;                   // >= 1
+  double timeout = 300;                           // seconds until a silent rank is a Timeout
+  bool force = false;                             // start even if the machine seems too small
+  std::string on_divergence = "stop";             // stop | skip
+  std::string device = "cpu", dtype = "float32";  // dtype: float32 | bfloat16, of forward and backward
 };
 template <class F>
 void fields(F&& f, TrainOptions& o) {
@@ -79,6 +83,8 @@ void fields(F&& f, TrainOptions& o) {
   f("keep_checkpoints", o.keep_checkpoints, at_least(1), "newest checkpoints that are kept");
   f("timeout", o.timeout, above_up_to(0, 1e6), "seconds after which a silent rank counts as stuck");
   f("force", o.force, any(), "start even if this machine seems to have too little memory or too few threads");
+  f("on_divergence", o.on_divergence, one_of({"stop", "skip"}),
+    "a loss or gradient that is not finite: stop, or skip that update (of all replicas where they average gradients)");
   f("device", o.device, one_of({"cpu"}), "where it computes");
   f("dtype", o.dtype, one_of({"float32", "bfloat16"}),
     "of forward and backward; weights and all other state stay float32");
@@ -89,6 +95,7 @@ inline at::ScalarType compute_dtype(const TrainOptions& o) {
   return o.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
+// A value: two equal recipes give the same weights. Made by make_recipe(), or by filling in the structs; run() checks.
 struct Recipe {
   models::ModelOptions model;
   data::DataOptions data;
@@ -99,13 +106,15 @@ struct Recipe {
   LinkOptions link;
   TrainOptions train;
 
+  // Derived numbers.
   int64_t ranks() const { return workers.replicas * workers.stages * workers.shards; }
   int64_t tokens_per_step() const { return workers.replicas * train.batch * model.context; }
   // How many steps there will be, 0 if the clock decides.
   int64_t planned_steps() const;
 };
 
-// f(section name, options struct) for every section, in the order they are written.
+// f(section name, options struct) for every section, in the order they are written: the one list of sections, from
+// which reading, writing, help and comparing are made.
 template <class F, class R>
 void sections(F&& f, R& recipe) {
   f("model", recipe.model);
@@ -135,7 +144,8 @@ void set_key(RecipeText& text, std::string_view assignment);
 // All of them, names first, so that their order does not matter.
 void set_keys(RecipeText& text, const std::vector<std::string>& assignments);
 
-// Checks everything; paths become absolute, and an empty data.path what it stands for.
+// Checks everything: BadInput that starts with the key, or that names the keys that do not fit together. Paths become
+// absolute, and an empty data.path what it stands for.
 Recipe make_recipe(const RecipeText& text);
 // What `thinwire compare` compares; and what may be: strategies, or schedules of a pipeline and their presets.
 enum class Compared { strategies, schedules };

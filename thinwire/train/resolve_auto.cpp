@@ -152,7 +152,7 @@ void resolve_cut(Resolved& resolved, const comm::World& world) {
   Recipe& recipe = resolved.recipe;
   const auto costs = measure_units(recipe, world);
   const auto stages = static_cast<int>(recipe.workers.stages);
-  const auto cut = pipeline::cut(costs, stages);  // the same on all ranks, since the costs are
+  const auto cut = pipeline::partition(costs, stages);  // the same on all ranks, since the costs are
   recipe.pipeline.cut = pipeline::to_text(cut);
   double least = INFINITY, most = 0;
   for (int stage = 0; stage < stages; ++stage) {

@@ -15,12 +15,12 @@ struct Resolved {
 };
 
 // strategy.delay: a few steps are trained over the recipe's own link with every slice waited for, and thrown away. The
-// delay is the smallest number of steps whose computing takes as long as a slice's journey did, and a quarter more. It
+// delay is the smallest number of steps whose computing takes as long as a slice's exchange did, and a quarter more. It
 // is tried, too: a note says so where slices would queue up, because the link is too thin for them at any delay.
 //
 // pipeline.cut = "measured": forward and backward of every unit are timed. pipeline.hop = "auto": a few steps are
-// trained with hop 1 for the time of a stage, and what stages hand on goes to and fro for its own; the hop is the first
-// that would reach a utilisation of 98 % with journeys a quarter longer than that.
+// trained with hop 1 for the time of a stage, and an activation is sent to and fro for the time of a transfer; the hop
+// is the first that would reach a utilisation of 98 % with transfers a quarter longer than that.
 //
 // pipeline.sync_steps: a share becomes a number.
 //

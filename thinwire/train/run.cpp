@@ -3,23 +3,31 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
+#include <system_error>
+#include <thread>
 
 #include "thinwire/base/atomic_file.h"
 #include "thinwire/base/clock.h"
 #include "thinwire/base/errors.h"
+#include "thinwire/base/printable.h"
 #include "thinwire/checkpoint/checkpoint.h"
 #include "thinwire/checkpoint/safetensors.h"
+#include "thinwire/comm/errors.h"
+#include "thinwire/comm/keep_alive.h"
 #include "thinwire/comm/world.h"
 #include "thinwire/train/control.h"
+#include "thinwire/train/json_fields.h"
 #include "thinwire/train/machine.h"
 #include "thinwire/train/metrics.h"
 #include "thinwire/train/noise_scale.h"
 #include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/resources.h"
+#include "thinwire/train/run_directory.h"
 #include "thinwire/train/stages.h"
 #include "thinwire/train/sums.h"
 #include "thinwire/train/timeline.h"
@@ -27,6 +35,9 @@
 namespace thinwire::train {
 namespace fs = std::filesystem;
 namespace {
+
+// Pauses before a failed save is tried again.
+constexpr double kRetryAfter_s[] = {0.5, 2};
 
 // What one rank does from start to end.
 class Rank {
@@ -41,7 +52,7 @@ class Rank {
         world_(world),
         trace_(std::make_shared<Trace>(4096)),
         mesh_(make_mesh(recipe, world, trace_)),
-        resumed_(newest_of_all()),
+        resumed_(step_to_resume()),
         warm_start_(warm_start()),
         worker_(make_worker(recipe, text_, mesh_, warm_start_ ? &*warm_start_ : nullptr)),
         control_(mesh_.control, worker_->lead(), expected_step_seconds()),
@@ -59,7 +70,7 @@ class Rank {
                                   .planned_steps = recipe_.planned_steps(),
                                   .text_bytes = text_->train.numel(),
                                   .text_files = text_->files,
-                                  .origin = warm_start_ ? warm_start_->from : fs::path(),
+                                  .warm_start = warm_start_ ? warm_start_->from : fs::path(),
                                   .notes = notes_});
     train();
     if (stopped_from_outside_) {
@@ -80,11 +91,14 @@ class Rank {
     return 0.001 + operations / static_cast<double>(mesh_.shape.stages * recipe_.train.threads) / 40e9;
   }
 
-  // The newest checkpoint that every rank has, where the run is to be resumed; -1 if there is none.
-  int64_t newest_of_all() const {
+  // The checkpoint that was asked for, or the newest that every rank has; -1 if there is none, or none is wanted.
+  int64_t step_to_resume() const {
     if (!options_.resume || options_.dir.empty()) return -1;
-    if (is_rank0() || !world_.shares_disk) checkpoint::recover(options_.dir);
-    const at::Tensor own = at::full({1}, checkpoint::newest(options_.dir), at::kLong);
+    int64_t found = -1;
+    world_.together([&] {
+      if (is_rank0() || !world_.shares_disk) found = own_step_to_resume();
+    });
+    const at::Tensor own = at::full({1}, found, at::kLong);
     if (world_.shares_disk) {
       world_.group->broadcast_(own, 0, comm::TrafficKind::control)->wait();
       return own.item<int64_t>();
@@ -99,25 +113,62 @@ class Rank {
     return *least;
   }
 
+  int64_t own_step_to_resume() const {
+    checkpoint::recover(options_.dir);
+    if (!options_.step) return checkpoint::newest(options_.dir);
+    const auto steps = checkpoint::steps(options_.dir);
+    if (std::ranges::find(steps, *options_.step) != steps.end()) return *options_.step;
+    throw BadInput("{} has no checkpoint step-{}: it has {}{}", options_.dir.string(), *options_.step,
+                   steps.empty() ? "none" : "step-", fmt::join(steps, ", step-"));
+  }
+
+  // BadInput that names an older checkpoint which can be read, if this one cannot: which one to go on from is for a
+  // person to say.
+  checkpoint::Loaded read_checkpoint(const fs::path& folder) const {
+    const auto read = [&](const fs::path& from) { return checkpoint::load(from, mesh_.at.replica, mesh_.at.stage); };
+    try {
+      return read(folder);
+    } catch (const std::exception& error) {
+      auto older = checkpoint::steps(options_.dir);
+      std::erase_if(older, [&](int64_t step) { return step >= step_; });
+      for (; !older.empty(); older.pop_back()) {
+        try {
+          read(checkpoint::folder_of(options_.dir, older.back()));
+        } catch (const std::exception&) {
+          continue;
+        }
+        throw BadInput("{}; the checkpoint before it is whole: go on from there with --resume=step-{}", one_line(error),
+                       older.back());
+      }
+      throw BadInput("{}; there is no older checkpoint that could be read", one_line(error));
+    }
+  }
+
   void resume() {
     if (warm_start_) step_ = first_ = warm_start_->step;
     if (resumed_ < 0) return;
     step_ = saved_ = resumed_;
     const fs::path folder = checkpoint::folder_of(options_.dir, step_);
-    auto loaded = checkpoint::load(folder, mesh_.at.replica, mesh_.at.stage);
-    const auto stored = parse_recipe(loaded.facts.value("recipe", std::string()), (folder / "manifest.json").string());
+    const std::string place = (folder / "manifest.json").string();
+    checkpoint::Loaded loaded;
+    world_.together([&] { loaded = read_checkpoint(folder); });
+    const auto stored = parse_recipe(text_of(loaded.facts, "recipe", place), place);
     if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
-    if (loaded.facts.value("step", int64_t{-1}) != step_)
-      throw BadInput("{} is of step {}: was it renamed?", folder.string(), loaded.facts.value("step", int64_t{-1}));
-    if (loaded.facts.value("text_hash", uint64_t{0}) != text_->hash)
+    if (const int64_t of = whole_of(loaded.facts, "step", place); of != step_)
+      throw BadInput("{} is of step {}: was it renamed?", folder.string(), of);
+    if (const auto hash = loaded.facts.find("text_hash"); hash == loaded.facts.end() || *hash != text_->hash)
       throw BadInput("{}: the text in {} is not the one this run was trained on", folder.string(), recipe_.data.path);
-    first_ = loaded.facts.value("first_step", int64_t{0});
-    note_other_machine("CPU", loaded.facts.value("cpu", std::string()), machine_.cpu);
-    note_other_machine("torch", loaded.facts.value("torch", std::string()), machine_.torch);
-    worker_->load(loaded.state);
-    noise_.get(loaded.state, "noise.");
-    world_.group->barrier();  // nobody writes before everybody could read
+    first_ = whole_of(loaded.facts, "first_step", place);
+    note_other_machine("CPU", text_of(loaded.facts, "cpu", place), machine_.cpu);
+    note_other_machine("torch", text_of(loaded.facts, "torch", place), machine_.torch);
+    try {
+      worker_->load(loaded.state);
+      noise_.get(loaded.state, "noise.");
+    } catch (const BadInput& error) {
+      throw BadInput("{}: {}", folder.string(), error.what());
+    }
+    world_.group->barrier();  // no rank writes before all have read
   }
 
   // The arithmetic is the same everywhere; the order of a sum inside a library's kernel need not be.
@@ -126,7 +177,7 @@ class Rank {
     notes_.push_back(
         fmt::format("the run so far had another {} ({}, here {}): the weights may differ in the last bits "
                     "from those of a run that stayed there",
-                    what, before, here));
+                    what, printable(before), here));
   }
 
   // Only a run that has nothing of its own to go on with begins with another.
@@ -155,7 +206,7 @@ class Rank {
     const int64_t planned = recipe_.planned_steps();
     bool stop = recipe_.train.seconds > 0 && all_agree_time_is_up();
     while (!stop && (planned == 0 || step_ < planned)) {
-      worker_->watch(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
+      worker_->measure_staleness(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
       keep_change();
       control_.post(step_, wants_to_stop(), wants_to_save(), loss, worker_->costs(), worker_->norms());
@@ -165,7 +216,7 @@ class Rank {
       if (due(recipe_.train.eval_every)) stop |= report(true), evaluate();
       if (due(recipe_.train.save_every) || save_agreed_) stop |= report(true), save();
     }
-    worker_->watch(false);
+    worker_->measure_staleness(false);
     const auto begin = Clock::now();
     worker_->drain();
     drain_s_ = seconds_since(begin);
@@ -252,19 +303,47 @@ class Rank {
     auto [state, agreed] = worker_->state();
     check_finite(state);
     noise_.put(state, "noise.");
-    metrics_->sync();
-    checkpoint::save(options_.dir, step_, state,
-                     {{"recipe", to_toml(recipe_)},
-                      {"step", step_},
-                      {"first_step", first_},
-                      {"text_hash", text_->hash},
-                      {"agreed", agreed},
-                      {"cpu", machine_.cpu},
-                      {"torch", machine_.torch}},
-                     recipe_.train.keep_checkpoints, world_, mesh_.shape);
+    const nlohmann::json facts = {{"recipe", to_toml(recipe_)}, {"step", step_},
+                                  {"first_step", first_},       {"text_hash", text_->hash},
+                                  {"agreed", agreed},           {"cpu", machine_.cpu},
+                                  {"torch", machine_.torch},    {"threads", recipe_.train.threads}};
+    const comm::KeepAlive slow_disk(world_.group->transport());
+    const auto attempt = [&] {
+      world_.together([&] { metrics_->sync(); });
+      checkpoint::save(options_.dir, step_, state, facts, recipe_.train.keep_checkpoints, world_, mesh_.shape);
+    };
+    retry(attempt, [&] { return fmt::format("the checkpoint of step {}", step_); });
     saved_ = step_;
     saved_at_ = Clock::now();
     if (is_rank0()) observer_.saved(step_);
+  }
+
+  // A disk that is full, or does not answer, may do better in a moment. Collective, or on one rank alone: if `write`
+  // throws on one rank of several, it does on all.
+  template <class Write, class Name>
+  void retry(const Write& write, const Name& name) {
+    for (const double pause_s : kRetryAfter_s) {
+      try {
+        return write();
+      } catch (const comm::FailedElsewhere& error) {
+        if (error.bad_input) throw;
+        warn_of(error, name());
+      } catch (const std::system_error& error) {
+        warn_of(error, name());
+      }
+      std::this_thread::sleep_for(to_duration(pause_s));
+    }
+    try {
+      write();
+    } catch (const std::system_error& error) {
+      throw std::runtime_error(
+          fmt::format("{} could not be saved in {} attempts: {}{}", name(), std::size(kRetryAfter_s) + 1,
+                      one_line(error), saved_ >= 0 ? fmt::format("; the checkpoint of step {} is whole", saved_) : ""));
+    }
+  }
+
+  void warn_of(const std::exception& error, const std::string& what) {
+    if (is_rank0()) observer_.warned(fmt::format("{} could not be saved, trying again: {}", what, one_line(error)));
   }
 
   Result finish() {
@@ -275,7 +354,6 @@ class Rank {
     const double sent = static_cast<double>(mesh_.replica_group->ledger().sent() - sent_before);
     Result done = result(true);
     done.val_loss = evaluate(/*final=*/true);
-    metrics_->sync();
     const auto mean = means_over(*mesh_.control, {seconds, sent});
     done.finish_s = mean[0];
     done.finish_bytes = mean[1];
@@ -283,8 +361,9 @@ class Rank {
     const auto traces = gather_traces(world_, *trace_);
     const auto change = change_ ? gather_traces(world_, *change_) : traces;
     if (is_rank0() && !options_.dir.empty()) {
-      write_model(agreed);
-      write_record(done, traces, change);
+      const comm::KeepAlive slow_disk(world_.group->transport());
+      retry([&] { metrics_->sync(), write_model(agreed), write_record(done, traces, change); },
+            [] { return std::string("the result"); });
     }
     return done;
   }
@@ -334,6 +413,7 @@ class Rank {
       r.sync = {.steps = std::min(sync_steps_, step_), .seconds = mean[8], .utilisation = 1 - mean[9] / mean[8]};
       if (busy > mean[8]) r.sync->utilisation_after = 1 - (r.exposed_s - mean[9]) / (busy - mean[8]);
     }
+    r.skipped = static_cast<int64_t>(sums_over(*mesh_.control, {static_cast<double>(costs.skipped)})[0]);
     const at::Tensor agreed = worker_->agreed();
     if (is_rank0()) r.weights_hash = optim::weights_hash(worker_->layout(), agreed);
     return r;
@@ -378,39 +458,11 @@ void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, {});
   check_lateness(recipe);
   if (recipe.workers.stages > 1) check_stages(recipe, *model);
+  if (recipe.workers.stages > 1 && recipe.train.on_divergence == "skip")
+    throw BadInput("train.on_divergence = \"skip\" is for replicas in one piece: workers.stages must be 1, got {}",
+                   recipe.workers.stages);
   for (const auto& layout : stage_layouts(recipe, *model))
     dp::check(recipe.strategy, layout.numel, recipe.planned_steps());
-}
-
-// Whether the run directory is free, or holds a run to go on with.
-void check_directory(const RunOptions& options) {
-  if (options.dir.empty()) return;
-  if (fs::exists(options.dir) && !fs::is_directory(options.dir))
-    throw BadInput("{} is not a directory", options.dir.string());
-  remove_leftovers(options.dir / "recipe.toml");  // of a run that was killed at its very start
-  if (!fs::exists(options.dir) || fs::is_empty(options.dir)) return;
-  if (!options.resume)
-    throw BadInput("{} exists and is not empty: choose another --dir, or go on with it by --resume",
-                   options.dir.string());
-  if (!fs::exists(options.dir / "recipe.toml"))
-    throw BadInput("{} holds no run: there is no recipe.toml in it", options.dir.string());
-}
-
-// Makes the run directory ready; of what is there only keys that decide no weight are overwritten.
-void prepare(const Recipe& recipe, const RunOptions& options) {
-  if (options.dir.empty()) return;
-  const fs::path stored = options.dir / "recipe.toml";
-  if (fs::exists(stored)) {
-    const Recipe before = make_recipe(read_recipe(stored));
-    if (auto difference = first_difference(before, recipe, Keys::that_decide_weights))
-      throw BadInput("{} was started with another recipe: {}", options.dir.string(), *difference);
-    for (const char* name : {"metrics.jsonl", "model.safetensors", "result.json", "timeline.json", "pipeline.json"})
-      remove_leftovers(options.dir / name);
-    if (first_difference(before, recipe)) write_file(stored, {to_toml(recipe)});
-    return;
-  }
-  fs::create_directories(options.dir);
-  write_file(stored, {to_toml(recipe)});
 }
 
 // What rank 0 was asked to do, on all ranks; each reads its own text where they share no disk.
@@ -439,23 +491,28 @@ Result run_rank(const Recipe& asked, const RunOptions& given, Observer& observer
   world.group->transport()->set_timeout(recipe.train.timeout);
   if (world.shares_disk) options.dir = world.broadcast_bytes(options.dir.string());
   const bool keeps_house = world.is_rank0() || !world.shares_disk;
+  std::optional<RunDirectory> directory;
+  bool resumed = false;
   world.together([&] {
-    check(recipe);  // on all: nobody waits for it
+    check(recipe);  // on all ranks, so that none waits for it
     if (!keeps_house) return;
-    check_directory(options);
+    directory.emplace(options.dir, options.resume);
     if (!options.from.empty()) check_warm_start(options.from, recipe);
-    if (const fs::path stored = options.dir / "recipe.toml";
-        options.resume && !options.dir.empty() && fs::exists(stored))
-      keep_resolved(recipe, make_recipe(read_recipe(stored)));
+    const auto stored = directory->stored();
+    if (stored) keep_resolved(recipe, *stored), resumed = true;
   });
   recipe = agreed_recipe(recipe, world);
-  const Resolved resolved = resolve_auto(recipe, options, world);
+  Resolved resolved = resolve_auto(recipe, options, world);
   std::shared_ptr<const data::Text> text;
   world.together([&] { text = data::load_text(resolved.recipe.data, recipe.model.context); });
   check_same_text(*text, world);
   world.together([&] {
-    if (keeps_house) prepare(resolved.recipe, options);
+    if (keeps_house) directory->prepare(resolved.recipe);
   });
+  if (keeps_house && !directory->note().empty()) resolved.notes.push_back(directory->note());
+  if (resumed && checkpoint::newest(options.dir) < 0)
+    resolved.notes.push_back(
+        fmt::format("{} has no checkpoint yet: training starts again from its beginning", options.dir.string()));
   return Rank(resolved.recipe, resolved.notes, options, observer, text, world).run();
 }
 

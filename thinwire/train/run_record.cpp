@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 std::string read_text(const fs::path& path) {
   try {
-    return read_file(path);
+    return read_file_in(path.parent_path(), path.filename().string());
   } catch (const Unreadable& error) {
     throw BadInput("{} cannot be read: {}", path.string(), error.reason);
   }
@@ -40,6 +40,12 @@ void for_lines(const fs::path& path, F&& f) {
     if (!line.empty()) f(parse_object(line, place), place);
     at = end == std::string::npos ? text.size() : end + 1;
   }
+}
+
+// A number of ranks in a recipe that nobody has checked; 0 if it is none.
+int64_t count_in(const RunRecord& run, const char* section, const char* key) {
+  const double count = run.number(section, key);
+  return count >= 1 && count <= 1e6 ? static_cast<int64_t>(count) : 0;
 }
 
 void read_metrics(RunRecord& run) {
@@ -74,8 +80,9 @@ void result_so_far(RunRecord& run) {
   r.compute_s = last.compute_s;
   r.exposed_s = last.exposed_s;
   r.wire_bytes = last.wire_bytes;
-  r.tokens = static_cast<int64_t>(static_cast<double>(last.step) * run.number("workers", "replicas") *
-                                  run.number("train", "batch") * run.number("model", "context"));
+  const double tokens = static_cast<double>(last.step) * run.number("workers", "replicas") *
+                        run.number("train", "batch") * run.number("model", "context");
+  r.tokens = std::abs(tokens) < 1e18 ? static_cast<int64_t>(tokens) : 0;
   r.tokens_per_s = static_cast<double>(r.tokens) / r.seconds;
   r.utilisation = r.compute_s / (r.compute_s + r.exposed_s);
 }
@@ -164,14 +171,13 @@ RunRecord read_run(const fs::path& dir) {
   run.recipe = parse_recipe(run.recipe_toml, (dir / "recipe.toml").string());
   read_metrics(run);
   read_result(run);
-  if (const double stages = run.number("workers", "stages"); stages > 1) {
-    run.stages = static_cast<int64_t>(stages);
+  if (const int64_t stages = count_in(run, "workers", "stages"); stages > 1) {
+    run.stages = stages;
     run.stage_link = run.key("link", "stages");
   }
   read_timeline(run);
   read_pipeline(run);
-  if (const double replicas = run.number("workers", "replicas"); std::isfinite(replicas))
-    run.replicas = static_cast<int64_t>(replicas);
+  run.replicas = count_in(run, "workers", "replicas");
   if (run.link.empty()) run.link = run.key("link", "replicas");
   return run;
 }

@@ -14,13 +14,14 @@
 namespace thinwire::train {
 
 StageWorker::StageWorker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                         const WarmStart* origin)
-    : Worker(recipe, std::move(text), mesh, origin), order_(schedule_of(recipe)) {
+                         const WarmStart* warm_start)
+    : Worker(recipe, std::move(text), mesh, warm_start), order_(schedule_of(recipe)) {
   stage_ = std::make_unique<pipeline::Stage>(
-      stage_module_of(model_, units_of(cut_of(recipe, *model_), mesh.at.stage), /*tie_apart=*/order_.asynchronous()),
+      stage_module_of(model_, units_of(partition_of(recipe, *model_), mesh.at.stage),
+                      /*tie_apart=*/order_.asynchronous()),
       pipeline::StageOptions{.schedule = order_,
                              .steps = recipe.planned_steps(),
-                             .begin = origin ? origin->step : 0,
+                             .begin = warm_start ? warm_start->step : 0,
                              .stash = recipe.pipeline.stash || !order_.asynchronous(),
                              .discount_steps = recipe.pipeline.discount_steps,
                              .predict = order_.asynchronous() ? recipe.pipeline.predict : 0,
@@ -36,13 +37,13 @@ StageWorker::StageWorker(const Recipe& recipe, std::shared_ptr<const data::Text>
         return make_strategy(weights, mesh_.replica_group->split(0, mesh_.at.replica), 0);
       },
       meter_);
-  forget_others(units_of(cut_of(recipe, *model_), mesh.at.stage));
-  if (origin) {
-    strategy().load(with_moments(strategy().state(), *origin, [&](const at::Tensor& all) {
+  forget_others(units_of(partition_of(recipe, *model_), mesh.at.stage));
+  if (warm_start) {
+    strategy().load(with_moments(strategy().state(), *warm_start, [&](const at::Tensor& all) {
       return slice_stage(recipe_, *model_, all, mesh_.at.stage);
     }));
     if (auto* tie = stage_->tie())
-      tie->strategy().load(with_moments(tie->strategy().state(), *origin,
+      tie->strategy().load(with_moments(tie->strategy().state(), *warm_start,
                                         [&](const at::Tensor& all) { return tied_part(*model_, all); }));
   }
   made();

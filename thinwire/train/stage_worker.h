@@ -10,7 +10,8 @@ namespace thinwire::train {
 class StageWorker final : public Worker {
  public:
   // Collective.
-  StageWorker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh, const WarmStart* origin);
+  StageWorker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
+              const WarmStart* warm_start);
 
   void finish() override;
   at::Tensor agreed() override;

@@ -67,7 +67,7 @@ pipeline::ActivationSpec activation_spec_of(const Recipe& recipe) {
 
 void check_stages(const Recipe& recipe, const models::Model& model) {
   schedule_of(recipe);
-  cut_of(recipe, model);
+  partition_of(recipe, model);
   if (!recipe.model.tied) return;
   if (recipe.pipeline.asynchronous() && recipe.pipeline.tie == "no")
     throw BadInput(
@@ -80,16 +80,16 @@ void check_stages(const Recipe& recipe, const models::Model& model) {
         recipe.pipeline.schedule, recipe.strategy.name);
 }
 
-std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model) {
+std::vector<int64_t> partition_of(const Recipe& recipe, const models::Model& model) {
   const auto stages = static_cast<int>(recipe.workers.stages);
   std::vector<pipeline::UnitCost> costs;
   for (const auto& unit : model.units) {
     const auto forward = static_cast<double>(unit->work(recipe.model.context));
     costs.push_back({forward, 2 * forward});
   }
-  auto balanced = pipeline::cut(costs, stages);
+  auto balanced = pipeline::partition(costs, stages);
   if (recipe.pipeline.cut == "estimated" || recipe.pipeline.cut == "measured") return balanced;
-  return pipeline::cut_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
+  return pipeline::partition_from_text(recipe.pipeline.cut, stages, std::ssize(model.units));
 }
 
 Units units_of(const std::vector<int64_t>& cut, int stage) {
@@ -100,7 +100,7 @@ Units units_of(const std::vector<int64_t>& cut, int stage) {
 
 std::vector<optim::Layout> stage_layouts(const Recipe& recipe, const models::Model& model) {
   std::vector<optim::Layout> layouts;
-  const auto cut = cut_of(recipe, model);
+  const auto cut = partition_of(recipe, model);
   for (int stage = 0; stage < static_cast<int>(cut.size()); ++stage)
     layouts.push_back(
         optim::make_layout(tensors_of(parameters_of(model, units_of(cut, stage), recipe.pipeline.asynchronous()))));
@@ -118,7 +118,8 @@ std::string tied_name(const models::Model& model) {
 // f(name, its part of `weights`) for every parameter of a stage.
 template <class F>
 void for_parts(const Recipe& recipe, const models::Model& model, int stage, const at::Tensor& weights, F&& f) {
-  const auto parameters = parameters_of(model, units_of(cut_of(recipe, model), stage), recipe.pipeline.asynchronous());
+  const auto parameters =
+      parameters_of(model, units_of(partition_of(recipe, model), stage), recipe.pipeline.asynchronous());
   const auto layout = optim::make_layout(tensors_of(parameters));
   size_t next = 0;
   for (const auto& unit : parameters)
@@ -128,6 +129,11 @@ void for_parts(const Recipe& recipe, const models::Model& model, int stage, cons
     }
 }
 
+void check_row(const at::Tensor& weights, int64_t numel, const std::string& whose) {
+  TORCH_CHECK(weights.dim() == 1 && weights.numel() == numel && weights.scalar_type() == at::kFloat, whose,
+              " should have ", numel, " floats in a row, has ", weights.scalar_type(), " ", weights.sizes());
+}
+
 }  // namespace
 
 at::Tensor gather_stages(const Recipe& recipe, const models::Model& model, const at::Tensor& tied,
@@ -135,14 +141,15 @@ at::Tensor gather_stages(const Recipe& recipe, const models::Model& model, const
   at::Tensor whole = at::zeros({optim::make_layout(models::parameters_by_unit(model)).numel}, at::kFloat);
   const auto places = by_name(model, whole);
   if (tied.defined()) {
+    TORCH_CHECK(model.tied.defined(), "a tied matrix was saved, and the model has none");
     at::Tensor place = places.at(tied_name(model));
+    check_row(tied, optim::make_layout({{place}}).numel, "the tied matrix");
     place.copy_(tied.narrow(0, 0, place.numel()).view(place.sizes()));
   }
   const auto layouts = stage_layouts(recipe, model);
   for (int stage = 0; stage < std::ssize(layouts); ++stage) {
     const at::Tensor weights = part(stage, layouts[stage].numel);
-    TORCH_CHECK(weights.dim() == 1 && weights.numel() == layouts[stage].numel, "[train] stage ", stage, " should have ",
-                layouts[stage].numel, " weights, has ", weights.sizes());
+    check_row(weights, layouts[stage].numel, fmt::format("stage {}", stage));
     for_parts(recipe, model, stage, weights,
               [&](const std::string& name, const at::Tensor& from) { at::Tensor(places.at(name)).copy_(from); });
   }

@@ -1,4 +1,5 @@
-// How a recipe cuts its model into stages, and how the stages' weights become a model again. One stage is a cut, too.
+// How a recipe's model is partitioned into stages, and how the stages' weights become a model again. One stage is a
+// partition, too.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,7 @@ void check_lateness(const Recipe& recipe);
 // for numbers that do not fit together.
 pipeline::Schedule schedule_of(const Recipe& recipe);
 
-// What stages hand on.
+// What travels between stages.
 pipeline::ActivationSpec activation_spec_of(const Recipe& recipe);
 
 // BadInput if the stages that a recipe asks for do not fit the rest of it.
@@ -33,7 +34,7 @@ void check_stages(const Recipe& recipe, const models::Model& model);
 
 // How many units each stage takes, as pipeline.cut says; for "measured", which resolve_auto() turns into numbers, an
 // estimate.
-std::vector<int64_t> cut_of(const Recipe& recipe, const models::Model& model);
+std::vector<int64_t> partition_of(const Recipe& recipe, const models::Model& model);
 Units units_of(const std::vector<int64_t>& cut, int stage);
 
 // Of the flat weights of each stage.

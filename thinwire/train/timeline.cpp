@@ -43,11 +43,11 @@ Json timeline(const std::vector<TracePtr>& ranks, int64_t last_step, int64_t ste
   const auto begin = first[first.size() - shown].begin, end = first.back().end;
   auto within = [&](const TracePtr& trace, TraceKind what) {
     Json list = Json::array();
-    for (const Interval& stretch : trace->of(what)) {
-      if (stretch.end <= begin || stretch.begin >= end) continue;
-      Json item = {seconds_between(begin, std::max(begin, stretch.begin)),
-                   seconds_between(begin, std::min(end, stretch.end))};
-      if (what == TraceKind::transfer) item.push_back(stretch.number);
+    for (const Interval& interval : trace->of(what)) {
+      if (interval.end <= begin || interval.begin >= end) continue;
+      Json item = {seconds_between(begin, std::max(begin, interval.begin)),
+                   seconds_between(begin, std::min(end, interval.end))};
+      if (what == TraceKind::transfer) item.push_back(interval.number);
       list.push_back(std::move(item));
     }
     return list;

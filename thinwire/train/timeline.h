@@ -1,4 +1,4 @@
-// timeline.json: the last few rounds of a run as stretches of time, for the picture in the report.
+// timeline.json: the last few rounds of a run as intervals, for the picture in the report.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace thinwire::train {
 
-// Everybody's trace, by rank, in rank 0's time; on rank 0, elsewhere nothing. Collective.
+// All traces, by rank, in rank 0's time; on rank 0, elsewhere nothing. Collective.
 std::vector<TracePtr> gather_traces(const comm::World& world, const Trace& own);
 
 // {"from_step", "to_step", "ranks": [{"steps": [[begin, end], ..], "waits": [..], "transfers": [[begin, end, bytes],

@@ -38,49 +38,48 @@ fs::path find_warm_start(const fs::path& path, const Recipe& recipe) {
 
 void check_warm_start(const fs::path& path, const Recipe& recipe) {
   const fs::path folder = find_warm_start(path, recipe);
-  const int64_t step = checkpoint::read_manifest(folder).facts.value("step", int64_t{0}),
-                planned = recipe.planned_steps();
+  const int64_t step = step_of_checkpoint(folder), planned = recipe.planned_steps();
   if (planned > 0 && planned <= step)
     throw BadInput("{} has done {} steps, and the recipe asks for {}: there is nothing left to do", folder.string(),
                    step, planned);
 }
 
 WarmStart read_warm_start(const fs::path& folder, int replica) {
-  WarmStart origin;
-  origin.from = folder;
-  Trained trained = load_trained(folder);
+  WarmStart warm_start;
+  warm_start.from = folder;
+  Trained trained = load_agreed(folder);
   const models::Model& model = *trained.model;
   for (const auto& unit : model.units)
-    for (const auto& parameter : unit->parameters) origin.weights[parameter.name] = parameter.tensor.detach();
+    for (const auto& parameter : unit->parameters) warm_start.weights[parameter.name] = parameter.tensor.detach();
   const auto old_replica = static_cast<int>(replica % trained.recipe.workers.replicas);
   std::vector<State> states;
   for (int stage = 0; stage < trained.recipe.workers.stages; ++stage)
     states.push_back(checkpoint::load(folder, old_replica, stage).state);
-  origin.step = checkpoint::read_manifest(folder).facts.value("step", int64_t{0});
+  warm_start.step = step_of_checkpoint(folder);
   for (const auto& item : with_prefix(states[0], "strategy.rule.")) {
     const std::string& name = item.first;
     if (item.second.value.dim() == 0) {
-      origin.numbers[name] = item.second.value;
+      warm_start.numbers[name] = item.second.value;
       continue;
     }
     const auto tied = states[0].find("tie.strategy.rule." + name);
-    origin.moments[name] =
+    warm_start.moments[name] =
         gather_stages(trained.recipe, model, tied == states[0].end() ? at::Tensor() : tied->second.value,
                       [&](int stage, int64_t numel) {
-                        const at::Tensor& part = states[stage].at("strategy.rule." + name).value;
-                        if (part.numel() != numel)
+                        const auto part = states[stage].find("strategy.rule." + name);
+                        if (part == states[stage].end() || part->second.value.numel() != numel)
                           throw BadInput("{}: '{}' of {} cannot be taken into another run", folder.string(), name,
                                          trained.recipe.optim.name);
-                        return part;
+                        return part->second.value;
                       });
   }
-  return origin;
+  return warm_start;
 }
 
-void begin_with(models::Model& model, const WarmStart& origin) {
+void begin_with(models::Model& model, const WarmStart& warm_start) {
   at::NoGradGuard no_grad;
   for (auto& unit : model.units)
-    for (auto& parameter : unit->parameters) parameter.tensor.copy_(origin.weights.at(parameter.name));
+    for (auto& parameter : unit->parameters) parameter.tensor.copy_(warm_start.weights.at(parameter.name));
 }
 
 }  // namespace thinwire::train

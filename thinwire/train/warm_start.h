@@ -32,17 +32,17 @@ void check_warm_start(const std::filesystem::path& path, const Recipe& recipe);
 // What `replica` begins with.
 WarmStart read_warm_start(const std::filesystem::path& folder, int replica);
 
-// Gives the model the origin's weights.
-void begin_with(models::Model& model, const WarmStart& origin);
-// The state of a strategy that has done nothing yet, with the origin's moments in its rule; `of` takes the strategy's
+// Copies the weights into the model.
+void begin_with(models::Model& model, const WarmStart& warm_start);
+// The state of a strategy that has done nothing yet, with its moments in its rule; `of` takes the strategy's
 // part of whole flat weights.
 template <class F>
-State with_moments(State state, const WarmStart& origin, F&& of) {
+State with_moments(State state, const WarmStart& warm_start, F&& of) {
   for (auto& [name, entry] : state) {
     if (!name.starts_with("rule.")) continue;
     const std::string key = name.substr(5);
-    if (const auto it = origin.moments.find(key); it != origin.moments.end()) entry.value = of(it->second);
-    if (const auto it = origin.numbers.find(key); it != origin.numbers.end()) entry.value = it->second;
+    if (const auto it = warm_start.moments.find(key); it != warm_start.moments.end()) entry.value = of(it->second);
+    if (const auto it = warm_start.numbers.find(key); it != warm_start.numbers.end()) entry.value = it->second;
   }
   return state;
 }

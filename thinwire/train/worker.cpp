@@ -15,14 +15,19 @@
 #include "thinwire/train/sums.h"
 
 namespace thinwire::train {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // that a checkpoint can say were sent: more can still be counted
+
+}  // namespace
 
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const WarmStart* origin) {
-  if (mesh.shape.stages > 1) return std::make_unique<StageWorker>(recipe, std::move(text), mesh, origin);
-  return std::make_unique<Replica>(recipe, std::move(text), mesh, origin);
+                                    const WarmStart* warm_start) {
+  if (mesh.shape.stages > 1) return std::make_unique<StageWorker>(recipe, std::move(text), mesh, warm_start);
+  return std::make_unique<Replica>(recipe, std::move(text), mesh, warm_start);
 }
 
-Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin)
+Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* warm_start)
     : recipe_(recipe),
       text_(std::move(text)),
       mesh_(std::move(mesh)),
@@ -31,7 +36,7 @@ Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mes
       layout_(optim::make_layout(models::parameters_by_unit(*model_))),
       probe_(std::make_shared<dp::StalenessProbe>(mesh_.replica_control, optim::OverShards())),
       sync_steps_(mesh_.shape.stages > 1 ? sync_steps_of(recipe) : 0) {
-  if (origin) begin_with(*model_, *origin);
+  if (warm_start) begin_with(*model_, *warm_start);
 }
 
 void Worker::made() {
@@ -70,8 +75,8 @@ void Worker::count_bytes() {
   const int64_t sent = mesh_.replica_group->ledger().sent();
   costs_.wire_bytes += sent - std::exchange(sent_before_, sent);
   if (!mesh_.pipeline_group) return;
-  const int64_t along = mesh_.pipeline_group->ledger().sent();
-  costs_.stage_bytes += along - std::exchange(sent_to_stages_before_, along);
+  const int64_t sent_to_stages = mesh_.pipeline_group->ledger().sent();
+  costs_.stage_bytes += sent_to_stages - std::exchange(sent_to_stages_before_, sent_to_stages);
 }
 
 void Worker::drain() {
@@ -136,6 +141,7 @@ Worker::Saved Worker::state() {
   put(state, "costs.update_s", costs_.update_s, Scope::per_replica);
   put(state, "costs.wire_bytes", costs_.wire_bytes, Scope::per_replica);
   put(state, "costs.stage_bytes", costs_.stage_bytes, Scope::per_replica);
+  put(state, "costs.skipped", costs_.skipped, Scope::per_replica);
   if (sync_steps_ > 0) {
     put(state, "costs.sync_seconds", costs_.sync_seconds, Scope::per_replica);
     put(state, "costs.sync_exposed_s", costs_.sync_exposed_s, Scope::per_replica);
@@ -145,15 +151,17 @@ Worker::Saved Worker::state() {
 
 void Worker::load(const State& state) {
   load_own(state);
-  costs_ = {.seconds = get_double(state, "costs.seconds"),
-            .exposed_s = get_double(state, "costs.exposed_s"),
-            .compute_s = get_double(state, "costs.compute_s"),
-            .update_s = get_double(state, "costs.update_s"),
-            .wire_bytes = get_int(state, "costs.wire_bytes"),
-            .stage_bytes = get_int(state, "costs.stage_bytes")};
+  costs_ = {.seconds = get_double(state, "costs.seconds", 0),
+            .exposed_s = get_double(state, "costs.exposed_s", 0),
+            .compute_s = get_double(state, "costs.compute_s", 0),
+            .update_s = get_double(state, "costs.update_s", 0),
+            .wire_bytes = get_int(state, "costs.wire_bytes", 0, kMostBytes),
+            .stage_bytes = get_int(state, "costs.stage_bytes", 0, kMostBytes),
+            // Not in version 0.1.
+            .skipped = state.contains("costs.skipped") ? get_int(state, "costs.skipped", 0) : 0};
   if (sync_steps_ == 0) return;
-  costs_.sync_seconds = get_double(state, "costs.sync_seconds");
-  costs_.sync_exposed_s = get_double(state, "costs.sync_exposed_s");
+  costs_.sync_seconds = get_double(state, "costs.sync_seconds", 0);
+  costs_.sync_exposed_s = get_double(state, "costs.sync_exposed_s", 0);
 }
 
 }  // namespace thinwire::train

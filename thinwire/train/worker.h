@@ -1,4 +1,4 @@
-// One rank's share of a run, whatever that is: a whole model (replica.h) or a stage of one (stage_worker.h).
+// One rank's part of a run: a whole model (replica.h) or a stage of one (stage_worker.h).
 #pragma once
 
 #include <map>
@@ -19,11 +19,14 @@ struct Costs {
   double exposed_s = 0;     // of it, waiting for the wire, and between two steps for ranks that are slower
   double compute_s = 0;     // forward, backward, update
   double update_s = 0;      // of it, in the update rule
-  int64_t wire_bytes = 0;   // sent to other replicas so far; what is under way counts as it leaves
+  int64_t wire_bytes = 0;   // sent to other replicas so far; what is in flight counts as it is sent
   int64_t stage_bytes = 0;  // sent to other stages
+  int64_t skipped = 0;      // updates that were left out: train.on_divergence
   double sync_seconds = 0, sync_exposed_s = 0;  // of seconds and exposed_s, in a pipeline's synchronous beginning
 };
 
+// Used by one thread, its rank's. Methods are collective over the world unless they only return a number; what the
+// network does wrong is comm::PeerLost or comm::Timeout, after which the worker is of no further use.
 class Worker {
  public:
   virtual ~Worker() = default;
@@ -35,8 +38,9 @@ class Worker {
   double evaluate();
   // mean_i ||x_i - mean x||^2 / ||mean x||^2, of a sample. Collective.
   double consensus_distance();
-  // Waits for what is under way, so that the costs have it. Collective.
+  // Waits for what is in flight, so that the costs have it. Collective.
   void drain();
+  // Applies what is in flight; replicas end on the same weights.
   virtual void finish() = 0;
   // The weights that replicas agree on, of the whole model, flat; on rank 0 only. Collective.
   virtual at::Tensor agreed() = 0;
@@ -49,14 +53,15 @@ class Worker {
   Saved state();
   void load(const State& state);
 
-  // Before a step: whether its landings are to be measured. And how far they missed; collective.
-  void watch(bool yes) { probe_->watch(yes); }
+  // Before a step: whether its merges are to be measured. And their prediction error; collective.
+  void measure_staleness(bool yes) { probe_->enable(yes); }
   std::optional<double> prediction_error();
 
   // Of the last step, where the strategy has them.
   std::optional<dp::GradientNorms> norms() { return strategy().norms(); }
   // How many steps a rank may be ahead of another.
   virtual int lead() const { return 0; }
+  // Of this rank, so far.
   const Costs& costs() const { return costs_; }
   // Between two steps, for a message of the others: time that the wire cost.
   void waited(double seconds) { spent(seconds, seconds); }
@@ -71,7 +76,7 @@ class Worker {
   }
 
  protected:
-  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* origin);
+  Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mesh mesh, const WarmStart* warm_start);
   void made();  // by constructors, at their end: what was sent until here was setting up
 
   virtual dp::Strategy& strategy() = 0;
@@ -99,6 +104,7 @@ class Worker {
   const dp::MeterPtr meter_ = std::make_shared<dp::Meter>();
   const dp::StalenessProbePtr probe_;
   TracePtr trace_;
+  Costs costs_;
 
  private:
   void count_bytes();
@@ -106,13 +112,13 @@ class Worker {
 
   const int64_t sync_steps_;
   int64_t last_step_ = 0;
-  Costs costs_;
   int64_t setup_bytes_ = 0;
   int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
 
-// A Replica, or a StageWorker where the recipe has stages; at the very beginning, or where `origin` got to. Collective.
+// A Replica, or a StageWorker where the recipe has stages; at the very beginning, or where `warm_start` got to.
+// Collective.
 std::unique_ptr<Worker> make_worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, const Mesh& mesh,
-                                    const WarmStart* origin = nullptr);
+                                    const WarmStart* warm_start = nullptr);
 
 }  // namespace thinwire::train

@@ -31,7 +31,7 @@ void check_mpi(int code, const char* what) {
   TORCH_CHECK(false, "[comm] ", what, ": ", std::string(text, length));
 }
 
-// Wakes the thread; outlives it, because Frames may nudge to the last.
+// Wakes the thread; outlives it, because Frames may notify to the last.
 class Bell {
  public:
   void ring() {
@@ -75,7 +75,7 @@ class Conversation {
       return sent || came;
     } catch (const std::exception& error) {
       cut_ = true;
-      frames_.cut(peer_, one_line(error));
+      frames_.disconnect(peer_, one_line(error));
       return true;
     }
   }
@@ -217,7 +217,7 @@ class MpiCarrier final : public Carrier {
       else
         pause = std::min(2 * pause, std::chrono::microseconds(kLongestPause));
     }
-    // Everybody is here: nobody waits in vain for the others. Otherwise one is stuck, and MPI_Finalize would be too.
+    // All ranks are here: none waits in vain for the others. Otherwise one is stuck, and MPI_Finalize would be too.
     if (!frames.all_left()) MPI_Abort(comm, 1);
     for (auto& peer : peers) peer->cancel();
     if (!ours) return;

@@ -1,7 +1,0 @@
-#include "thinwire/train/version.h"
-
-namespace thinwire::train {
-
-std::string version() { return THINWIRE_VERSION; }
-
-}  // namespace thinwire::train
