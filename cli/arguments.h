@@ -26,7 +26,7 @@ struct Arguments {
   // As --json and --quiet ask; `schedule` as for console().
   std::unique_ptr<train::Observer> observer(const std::string& strategy, bool schedule = false,
                                             const std::string& compared_schedule = {}) const;
-  // --dir, or runs/NAME-DATE-TIME, which nobody else gets: it is made if `claim`.
+  // --dir, or runs/NAME-DATE-TIME, which no other run gets: it is made if `claim`.
   std::filesystem::path directory(const std::string& name, bool claim) const;
 };
 

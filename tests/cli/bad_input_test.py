@@ -156,10 +156,9 @@ class BadDirectory(BadInputTest):
         (self.home / "full").mkdir()
         (self.home / "full/file").write_text("precious")
         for verb in ("train", "compare"):
-            for name, about in (("file", "file "), ("full", "full exists and is not empty"), ("file/run", "file/run")):
+            for name, about in (("file", "file "), ("full", "full exists and is not empty"), ("file/run", "file is not a directory")):
                 with self.subTest(verb=verb, dir=name):
-                    code = 1 if name == "file/run" else 2
-                    self.assert_fails(code, about, verb, TINY, *self.small(), "--dir", name)
+                    self.assert_fails(2, about, verb, TINY, *self.small(), "--dir", name)
 
     def test_that_is_no_run_cannot_be_resumed(self):
         (self.home / "full").mkdir()
@@ -223,7 +222,7 @@ class FullDisk(BadInputTest):
         before = self.left("run/checkpoints")
         failed = self.run_program("train", TINY, *keys, "--dir", "run", "--resume", preexec_fn=no_file_longer_than(100_000))
         self.assertEqual(1, failed.returncode)
-        self.assertRegex(failed.stderr, r"\Athinwire: [^\n]*step-12[^\n]*File too large\n\Z")
+        self.assertRegex(failed.stderr, r"\Athinwire: the checkpoint of step 12 [^\n]*step-12[^\n]*File too large; the checkpoint of step 10 is whole\n\Z")
         self.assert_as_before(before, self.left("run/checkpoints"))
         self.assertEqual(set(before), set(self.left("run/checkpoints")))
         self.assertEqual(whole, self.weights_hash(*keys, "--dir", "run", "--resume"))

@@ -239,7 +239,7 @@ TEST_F(Run, ALossThatIsNotFiniteIsAnError) {
   const std::vector<std::string> wild = {"optim.name=sgd", "optim.lr=1000", "optim.clip=inf", "optim.warmup_steps=0",
                                          "optim.weight_decay=1000"};
   EXPECT_TRUE(error_of(recipe(wild)).starts_with("[train] the loss of replica ")) << error_of(recipe(wild));
-  EXPECT_TRUE(error_of(recipe(wild)).ends_with("try a smaller optim.lr, or optim.clip"));
+  EXPECT_TRUE(error_of(recipe(wild)).find("try a smaller optim.lr, optim.clip") != std::string::npos);
   auto short_and_wild = wild;
   short_and_wild.push_back("train.steps=2");
   EXPECT_TRUE(error_of(recipe(short_and_wild)).starts_with("[train] the held-out loss is not finite"));

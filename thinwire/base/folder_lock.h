@@ -9,9 +9,9 @@
 
 namespace thinwire {
 
-// Holds flock() on the file `lock` in a folder, which says who: "process 4711 on host b". The system lets go of it when
-// the process ends, however it ends; the file is removed by one that ends well, so that the next one knows of one that
-// did not. Of two who hold one folder, threads of one process too, the second is refused.
+// Holds flock() on the file `lock` in a folder, which names the owner: "process 4711 on host b". The system releases it
+// when the process ends, however it ends; the file is removed by one that ends well, so that the next one knows of one
+// that did not. Of two that lock one folder, threads of one process too, the second gets BadInput.
 //
 // Where the file system has no locks (some network disks), nothing is held, and nothing is said.
 class FolderLock {
@@ -22,7 +22,7 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Who held it last and was killed; empty: nobody.
+  // Which process held it last and was killed; empty: none.
   const std::string& left_by() const { return left_by_; }
 
  private:

@@ -24,12 +24,12 @@ namespace thinwire::comm {
 
 // How long a rank waits for another before it throws; shared by all ranks of a process that are threads.
 //
-// Time in which this process did not run (SIGSTOP, a suspended machine) counts towards no timeout: if nobody has looked
-// here for a second, though somebody waits, all waits begin anew.
+// Time in which this process did not run (SIGSTOP, a suspended machine) counts towards no timeout: if over() was not
+// called for a second, though a thread waits, all waits begin anew.
 struct Timeouts {
   explicit Timeouts(double timeout_s) : timeout_s(timeout_s) {}
   void extend_timeouts_until(Clock::time_point when);
-  // Whether a wait since `begin` has timed out. To be asked at once, and then every look_interval(), by whoever waits.
+  // Whether a wait since `begin` has timed out. Every waiting thread calls it at once, and then each look_interval().
   bool over(Clock::time_point begin);
   Clock::time_point deadline(Clock::time_point begin) const;  // when it will have
   Clock::duration look_interval() const { return to_duration(std::min(0.25, timeout_s / 8)); }

@@ -124,9 +124,9 @@ struct CompressedAllReduce::Core {
   }
 };
 
-// One vector in flight. The executor calls advance(): as the server of the own chunk as soon as everybody's has come,
-// but not before the vectors that left earlier were served, since answers are matched by their order; then again when
-// all answers have come.
+// One vector in flight. The executor calls advance(): as the server of the own chunk as soon as all of theirs have
+// arrived, but not before the vectors that left earlier were served, since answers are matched by their order; then
+// again when all answers have come.
 struct CompressedAllReduce::Flight final : comm::Task {
   std::shared_ptr<Core> core;
   at::Tensor x;

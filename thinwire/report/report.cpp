@@ -276,7 +276,7 @@ std::string words_section(const Runs& runs) {
   if (out.empty()) return "";
   return "<section>\n<h2>What the strategies do</h2>\n<p class=\"note\">Several copies of a model, the replicas, train "
          "on "
-         "different parts of the data. A strategy decides what they send each other, when, and whether anybody waits "
+         "different parts of the data. A strategy decides what they send each other, when, and whether a replica waits "
          "for "
          "it.</p>\n<dl class=\"words\">\n" +
          out + "</dl>\n</section>\n";

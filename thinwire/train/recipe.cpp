@@ -133,7 +133,7 @@ void check_one_length(const Table& train) {
   if (given.size() > 1) throw BadInput("a run has one length, got {}", fmt::join(given, " and "));
 }
 
-// The keys that a section has while it holds this table. Whatever is wrong in it is somebody else's to report.
+// The keys that a section has while it holds this table. What is wrong in it is reported elsewhere.
 std::vector<std::string> keys_of(const std::string& section, const Table& table) {
   std::vector<std::string> known;
   Recipe recipe;

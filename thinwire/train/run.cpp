@@ -122,7 +122,7 @@ class Rank {
                    steps.empty() ? "none" : "step-", fmt::join(steps, ", step-"));
   }
 
-  // BadInput that names an older checkpoint which can be read, if this one cannot: which one to go on from is for a
+  // An error that names an older checkpoint which can be read, if this one cannot: which one to go on from is for a
   // person to say.
   checkpoint::Loaded read_checkpoint(const fs::path& folder) const {
     const auto read = [&](const fs::path& from) { return checkpoint::load(from, mesh_.at.replica, mesh_.at.stage); };
@@ -137,10 +137,11 @@ class Rank {
         } catch (const std::exception&) {
           continue;
         }
-        throw BadInput("{}; the checkpoint before it is whole: go on from there with --resume=step-{}", one_line(error),
-                       older.back());
+        throw std::runtime_error(
+            fmt::format("{}; the checkpoint before it is whole: go on from there with --resume=step-{}",
+                        one_line(error), older.back()));
       }
-      throw BadInput("{}; there is no older checkpoint that could be read", one_line(error));
+      throw std::runtime_error(fmt::format("{}; there is no older checkpoint that could be read", one_line(error)));
     }
   }
 
