@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PROGRAM := build/bin/thinwire
 
-.PHONY: help setup build python demo test bench peers format lint docs-check screenshot test-asan test-tsan fuzz clean
+.PHONY: help setup build python demo demo-pipeline test bench peers format lint docs-check screenshot test-asan test-tsan fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +22,10 @@ python: setup ## `python -m thinwire`, and so torchrun -m thinwire, in the envir
 demo: setup ## four workers train a GPT over 100 Mbit/s and 20 ms, under five strategies; about a minute
 	@tools/build release -j$(JOBS) thinwire_program
 	@$(PROGRAM) compare recipes/demo.toml --strategies all_reduce,local_sgd,slowmo,co2,drip
+
+demo-pipeline: setup ## four stages of a GPT over 100 Mbit/s and 20 ms, by four schedules for the same seconds
+	@tools/build release -j$(JOBS) thinwire_program
+	@$(PROGRAM) compare recipes/demo-pipeline.toml --schedules gpipe,1f1b,async_1f1b,steady
 
 test: build ## all tests
 	@ctest --test-dir build --output-on-failure -j$(JOBS)

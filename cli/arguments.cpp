@@ -29,9 +29,10 @@ std::string Arguments::command(const std::string& verb) const {
   return line;
 }
 
-std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy, bool schedule) const {
+std::unique_ptr<train::Observer> Arguments::observer(const std::string& strategy, bool schedule,
+                                                     const std::string& compared_schedule) const {
   if (quiet) return std::make_unique<train::Observer>();
-  return json ? json_lines(strategy) : console(schedule);
+  return json ? json_lines(strategy, compared_schedule) : console(schedule);
 }
 
 std::filesystem::path Arguments::directory(const std::string& name, bool claim) const {

@@ -24,7 +24,8 @@ struct Arguments {
   train::RecipeText text() const;                      // the recipe with the keys applied
   std::string command(const std::string& verb) const;  // as a person would type it
   // As --json and --quiet ask; `schedule` as for console().
-  std::unique_ptr<train::Observer> observer(const std::string& strategy, bool schedule = false) const;
+  std::unique_ptr<train::Observer> observer(const std::string& strategy, bool schedule = false,
+                                            const std::string& compared_schedule = {}) const;
   // --dir, or runs/NAME-DATE-TIME, which no other run gets: it is made if `claim`.
   std::filesystem::path directory(const std::string& name, bool claim) const;
 };

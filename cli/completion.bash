@@ -39,9 +39,9 @@ _thinwire() {
   fi
   case $wants in
     words:*) COMPREPLY=($(compgen -P "$before" -W "${wants#words:}" -- "$cur")) ;;
-    strategies)
+    list:*)
       [[ $cur == *,* ]] && before=$before${cur%,*},
-      COMPREPLY=($(compgen -P "$before" -W '@STRATEGIES@' -- "${cur##*,}"))
+      COMPREPLY=($(compgen -P "$before" -W "${wants#list:}" -- "${cur##*,}"))
       compopt -o nospace 2>/dev/null ;;
     folder) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;

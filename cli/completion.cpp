@@ -16,8 +16,9 @@ namespace thinwire::cli {
 
 // completion.bash, .zsh and .fish, which the build embeds, with places (@VERBS@ ..) that are filled in here.
 //
-// In all of them: `verb` is the verb so far, `wants` what may stand at the cursor: recipe, keys, folder, strategies,
-// "words:a b", text. "recipe keys" means a recipe first and keys after it; "recipe? keys" keys at any time.
+// In all of them: `verb` is the verb so far, `wants` what may stand at the cursor: recipe, keys, folder, file, text,
+// "words:a b" for one of them, "list:a b" for some with commas between. "recipe keys" means a recipe first and keys
+// after it; "recipe? keys" keys at any time.
 extern const std::string_view kBashCompletion, kZshCompletion, kFishCompletion;
 
 namespace {
@@ -25,8 +26,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 struct Flag {
-  std::string name, wants,
-      help;  // wants: recipe, keys, folder, file, strategies, "words:a b", text, or empty for a switch
+  std::string name, wants, help;  // wants: as above, or empty for a switch
 };
 struct Verb {
   std::string name, wants, help;
@@ -45,7 +45,10 @@ std::string wants_of(const CLI::Option& option) {
   if (type.find("key=value") != std::string::npos) return "keys";
   if (type.starts_with("RUN") || type == "DIR") return "folder";
   if (type == "FILE") return "file";
-  if (type == "A,B,..") return "strategies";
+  if (type == "A,B,..") {
+    const auto what = option.check_lname("schedules") ? train::Compared::schedules : train::Compared::strategies;
+    return fmt::format("list:{}", fmt::join(train::names_of(what), " "));
+  }
   if (type.find('|') == std::string::npos) return "text";
   std::string words = type;
   std::ranges::replace(words, '|', ' ');
@@ -163,13 +166,14 @@ std::string fish_lines(const std::vector<Verb>& verbs) {
   const std::pair<const char*, const char*> sources[] = {{"file", "(__fish_complete_path)"},
                                                          {"folder", "(__fish_complete_directories)"},
                                                          {"recipe", "(__fish_complete_suffix .toml)"},
-                                                         {"keys", "(__thinwire_keys)"},
-                                                         {"strategies", "(__fish_append , (__thinwire_strategies))"}};
+                                                         {"keys", "(__thinwire_keys)"}};
   auto candidates = [&](const std::string& wants) {
+    if (wants.starts_with("words:")) return wants.substr(6);
+    if (wants.starts_with("list:")) return fmt::format("(__fish_append , {})", wants.substr(5));
     std::string all;
     for (auto [kind, source] : sources)
       if (wants.find(kind) != std::string::npos) all += (all.empty() ? "" : " ") + std::string(source);
-    return wants.starts_with("words:") ? wants.substr(6) : all;
+    return all;
   };
   std::string out;
   for (const auto& verb : verbs) {
@@ -197,14 +201,12 @@ std::string fish_keys(const std::vector<Key>& keys) {
 std::string script(const CLI::App& app, const std::string& shell) {
   const auto verbs = verbs_of(app);
   const auto keys = all_keys();
-  const std::pair<const char*, std::string> places[] = {
-      {"@VERBS@\n", shell == "bash"  ? bash_verbs(verbs)
-                    : shell == "zsh" ? zsh_verbs(verbs)
-                                     : fish_lines(verbs)},
-      {"@FLAGS@\n", flag_cases(verbs)},
-      {"@VALUES@\n", value_cases(keys)},
-      {"@KEYS@", shell == "fish" ? fish_keys(keys) : names_of(keys)},
-      {"@STRATEGIES@", fmt::format("{}", fmt::join(dp::strategy_names(), " "))}};
+  const std::pair<const char*, std::string> places[] = {{"@VERBS@\n", shell == "bash"  ? bash_verbs(verbs)
+                                                                      : shell == "zsh" ? zsh_verbs(verbs)
+                                                                                       : fish_lines(verbs)},
+                                                        {"@FLAGS@\n", flag_cases(verbs)},
+                                                        {"@VALUES@\n", value_cases(keys)},
+                                                        {"@KEYS@", shell == "fish" ? fish_keys(keys) : names_of(keys)}};
   std::string text(shell == "bash" ? kBashCompletion : shell == "zsh" ? kZshCompletion : kFishCompletion);
   for (const auto& [place, with] : places)
     for (size_t at; (at = text.find(place)) != std::string::npos;)
@@ -219,8 +221,8 @@ void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   verb->add_option("shell", *shell, "which shell it is for")->required()->type_name("bash|zsh|fish");
   verb->footer(
-      "Completes verbs, flags, recipes, section.key= and the values of keys that have few, and strategies\n"
-      "after --strategies and strategy.name=.\n"
+      "Completes verbs, flags, recipes, section.key= and the values of keys that have few, and the\n"
+      "names that --strategies and --schedules take.\n"
       "\n"
       "To have it in every new shell:\n"
       "  bash   thinwire completion bash > ~/.local/share/bash-completion/completions/thinwire\n"

@@ -3,9 +3,6 @@ function __thinwire_at
     set -l given (commandline -opc)
     test "$given[2]" = "$argv[1]"
 end
-function __thinwire_strategies
-    printf '%s\n' @STRATEGIES@
-end
 function __thinwire_keys
     printf '%s\t%s\n' \
 @KEYS@

@@ -34,7 +34,7 @@ _thinwire() {
   case $wants in
     '') (( CURRENT == 2 )) && _describe verb verbs ;;
     words:*) compadd -- ${=${wants#words:}} ;;
-    strategies) compset -P '*,'; compadd -S '' -- @STRATEGIES@ ;;
+    list:*) compset -P '*,'; compadd -S '' -- ${=${wants#list:}} ;;
     folder) _files -/ ;;
     file) _files ;;
     recipe) _files -g '*.toml' ;;

@@ -137,7 +137,8 @@ class Console final : public train::Observer {
 
 class JsonLines final : public train::Observer {
  public:
-  explicit JsonLines(std::string strategy) : strategy_(std::move(strategy)) {}
+  JsonLines(std::string strategy, std::string schedule)
+      : strategy_(std::move(strategy)), schedule_(std::move(schedule)) {}
   void started(const train::Recipe& recipe, const train::Start& start) override {
     nlohmann::ordered_json line = {{"event", "start"},
                                    {"parameters", start.parameters},
@@ -160,10 +161,11 @@ class JsonLines final : public train::Observer {
  private:
   void print(nlohmann::ordered_json line) {
     line["strategy"] = strategy_;
+    if (!schedule_.empty()) line["schedule"] = schedule_;
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
   }
-  std::string strategy_;
+  std::string strategy_, schedule_;
 };
 
 }  // namespace
@@ -192,26 +194,29 @@ std::string headline(const train::Recipe& r, int64_t parameters) {
                      dp::traits_of(r.strategy).owns_rule ? "" : fmt::format(", {} inside", r.optim.name));
 }
 
-std::string comparison_table(const std::vector<train::Result>& results, bool colour) {
-  const train::Result* base = nullptr;
-  double best = INFINITY;
-  for (const auto& r : results) {
-    if (!r.finished) continue;
-    if (r.strategy == "all_reduce") base = &r;
-    best = std::min(best, r.val_loss);
+std::string comparison_table(const char* what, const std::string& base, const std::vector<std::string>& names,
+                             const std::vector<train::Result>& results, bool colour) {
+  double best = INFINITY, base_loss = NAN;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!results[i].finished) continue;
+    if (names[i] == base) base_loss = results[i].val_loss;
+    best = std::min(best, results[i].val_loss);
   }
   std::vector<std::vector<std::string>> rows = {
-      {"strategy", "loss", "gap to all_reduce", "steps", "seconds", "tokens/s", "utilisation", "exposed s", "wire"}};
-  for (const auto& r : results) {
+      {what, "loss", "gap to " + base, "steps", "seconds", "tokens/s", "utilisation", "exposed s", "wire"}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const train::Result& r = results[i];
     if (!r.finished) {
-      rows.push_back({r.strategy, std::isnan(r.val_loss) ? "failed" : "-", "-", "-", "-", "-", "-", "-", "-"});
+      rows.push_back({names[i], std::isnan(r.val_loss) ? "failed" : "-", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
-    rows.push_back({r.strategy, fmt::format("{:.4f}", r.val_loss),
-                    base ? fmt::format("{:+.4f}", r.val_loss - base->val_loss) : "-", fmt::format("{}", r.steps),
-                    fmt::format("{:.1f}", r.seconds), count_text(r.tokens_per_s),
-                    fmt::format("{:.0f} %", 100 * r.utilisation), fmt::format("{:.1f}", r.exposed_s),
-                    megabytes_text(r.wire_bytes)});
+    std::string utilisation = fmt::format("{:.0f} %", 100 * r.utilisation);
+    if (r.sync && r.sync->utilisation_after)
+      utilisation = fmt::format("{:.0f}, then {:.0f} %", 100 * r.sync->utilisation, 100 * *r.sync->utilisation_after);
+    rows.push_back({names[i], fmt::format("{:.4f}", r.val_loss),
+                    std::isnan(base_loss) ? "-" : fmt::format("{:+.4f}", r.val_loss - base_loss),
+                    fmt::format("{}", r.steps), fmt::format("{:.1f}", r.seconds), count_text(r.tokens_per_s),
+                    utilisation, fmt::format("{:.1f}", r.exposed_s), megabytes_text(r.wire_bytes)});
   }
   std::vector<size_t> width(rows[0].size());
   for (const auto& row : rows)
@@ -237,8 +242,8 @@ bool wants_colour() {
 }
 
 std::unique_ptr<train::Observer> console(bool schedule) { return std::make_unique<Console>(schedule); }
-std::unique_ptr<train::Observer> json_lines(std::string strategy) {
-  return std::make_unique<JsonLines>(std::move(strategy));
+std::unique_ptr<train::Observer> json_lines(std::string strategy, std::string schedule) {
+  return std::make_unique<JsonLines>(std::move(strategy), std::move(schedule));
 }
 
 }  // namespace thinwire::cli

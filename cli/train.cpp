@@ -82,6 +82,9 @@ void train_verb(const Arguments& arguments, const std::string& resumed, const st
     fmt::print("      {} tokens/s, utilisation {:.0f} %, {:.1f} s waited for the wire, {}\n",
                count_text(result.tokens_per_s), 100 * result.utilisation, result.exposed_s,
                sent_text(result, recipe.workers.replicas));
+    if (result.sync && result.sync->utilisation_after)
+      fmt::print("      utilisation {:.0f} % in the {} synchronous steps at the beginning, {:.0f} % after them\n",
+                 100 * result.sync->utilisation, result.sync->steps, 100 * *result.sync->utilisation_after);
     if (result.update_s > 0)
       fmt::print("      {} took {:.0f} % of the computing\n", recipe.optim.name,
                  100 * result.update_s / result.compute_s);

@@ -126,10 +126,10 @@ double planned(const Run& run) {
   const Window window(schedule);
   const bool split = schedule.name == "zero_bubble_h1";
   const auto M = static_cast<double>(schedule.microbatches);
-  const auto cost = [&](int stage, pipeline::OpKind kind) {
+  const auto cost = [&](int stage, const pipeline::Op& op) {
     const bool last = stage == kStages - 1;
     const double part_s = kStage_s / 3 / M;
-    switch (kind) {
+    switch (op.kind) {
       case pipeline::OpKind::forward:
         return last ? 0 : part_s;
       case pipeline::OpKind::backward:

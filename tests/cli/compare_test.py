@@ -96,6 +96,53 @@ class Compare(ProgramTest):
         self.assertEqual("+0.0000", reduced[2])
         self.assertAlmostEqual(float(co2[1]) - float(reduced[1]), float(co2[2]), delta=2e-4)
 
+    SCHEDULES = ["gpipe", "1f1b", "async_1f1b", "steady"]
+
+    def schedules(self, *arguments, **keys):
+        return ["compare", "plain.toml", *self.small(20, workers__stages=2, workers__replicas=1, optim__name="muon",
+                                                     pipeline__microbatches=2, **keys), *arguments]
+
+    def test_compares_schedules_of_a_pipeline(self):
+        events = self.events(*self.schedules("--schedules", ",".join(self.SCHEDULES), "--dir", "compared"))
+        results = {event["schedule"]: event for event in events if event["event"] == "result"}
+        self.assertEqual(self.SCHEDULES, list(results))
+        self.assertEqual({"all_reduce"}, {event["strategy"] for event in events})
+        self.assertEqual(results["gpipe"]["weights_hash"], results["1f1b"]["weights_hash"])
+        self.assertEqual(3, len({result["weights_hash"] for result in results.values()}))
+        self.assertEqual(2, results["steady"]["sync_steps"])  # 10% of 20
+        self.assertEqual({"steady"}, {name for name, result in results.items() if "sync_utilisation" in result})
+        for name, lines in {"gpipe": ['preset = "none"', 'schedule = "gpipe"', "microbatches = 2", 'rest = "adamw"'],
+                            "async_1f1b": ['preset = "none"', "predict = 0.0", "sync_steps = 0", 'rest = "adamw"'],
+                            "steady": ['schedule = "async_1f1b"', "predict = 1.0", "sync_steps = 2", "microbatches = 2",
+                                       'rest = "nadamw"']}.items():
+            for line in lines:
+                self.assertIn(f"\n{line} ", self.recipe_of(name))
+        self.assertIn("<th>gap to gpipe<small>", (self.home / "compared/report.html").read_text())
+        self.assertIn("The first <strong>2</strong> steps went by 1f1b", (self.home / "compared/report.html").read_text())
+
+    def test_prints_schedules_with_the_gap_to_the_first_synchronous_one(self):
+        shown = self.run_program(*self.schedules("--schedules", "steady,1f1b", "--dir", "compared"))
+        self.assertEqual((0, ""), (shown.returncode, shown.stderr))
+        rows = [line.split() for line in shown.stdout.splitlines()]
+        self.assertIn("schedule loss gap to 1f1b".split(), [row[:5] for row in rows])
+        self.assertRegex(shown.stdout, r"\nsteady +[\d.]+ .* \d+, then \d+ % ")
+        again = self.run_program(*self.schedules("--schedules", "steady,1f1b", "--dir", "compared", "--resume"))
+        self.assertEqual((0, ""), (again.returncode, again.stderr))
+
+    def test_wrong_comparisons_of_schedules_say_what_was_wanted(self):
+        for arguments, text in (
+                (["--schedules", "gpip"], "there is no schedule 'gpip'; did you mean 'gpipe'?"),
+                (["--schedules", "gpipe,gpipe"], "schedule 'gpipe' is named twice"),
+                (["--schedules", ""], "--schedules wants names with commas between, like gpipe,steady"),
+                (["--schedules", "gpipe", "--strategies", "co2"], "are two comparisons: give one of them"),
+                (["--schedules", "gpipe", "workers.stages=1"], "workers.stages must be at least 2, got 1"),
+                (["--schedules", "gpipe", "pipeline.hopp=1"], "unknown key pipeline.hopp: none of gpipe has it"),
+                (["--schedules", "gpipe,steady", "optim.name=adamw"], 'needs optim.name = "muon", got "adamw"')):
+            failed = self.run_program(*self.schedules(*arguments, "--dir", "compared"))
+            self.assertEqual((2, ""), (failed.returncode, failed.stdout), arguments)
+            self.assertIn(text, failed.stderr)
+            self.assertFalse((self.home / "compared").exists(), arguments)
+
     def test_a_signal_stops_all_that_is_left(self):
         process = self.start_program("compare", TINY, *self.small(100000), "--strategies", "co2,all_reduce", "--json",
                                      "--dir", "compared")

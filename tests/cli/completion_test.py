@@ -8,6 +8,8 @@ import unittest
 
 from program import STRATEGIES, ProgramTest
 
+SCHEDULES = ["gpipe", "1f1b", "zero_bubble_h1", "async_1f1b", "steady"]
+
 
 class Completion(ProgramTest):
     def setUp(self):
@@ -88,6 +90,10 @@ class Bash(Completion):
         self.assertEqual(["co2,slowmo"], self.complete("thinwire compare mine.toml --strategies co2,sl"))
         self.assertEqual(["co2,slowmo"], self.complete("thinwire compare mine.toml --strategies=co2,sl"))
 
+    def test_completes_schedules_one_after_another(self):
+        self.assertEqual(SCHEDULES, self.complete("thinwire compare mine.toml --schedules "))
+        self.assertEqual(["gpipe,steady"], self.complete("thinwire compare mine.toml --schedules gpipe,st"))
+
     def test_completes_folders_and_words(self):
         self.assertEqual(["runs"], self.complete("thinwire train mine.toml --dir "))
         self.assertEqual(["runs/first"], self.complete("thinwire info runs/"))
@@ -124,6 +130,7 @@ class Zsh(Completion):
         self.assertEqual({f"{key}=" for key in self.keys()}, set(complete("train", "mine.toml", "")))
         self.assertEqual(STRATEGIES, complete("train", "mine.toml", "strategy.name=c"))
         self.assertEqual(STRATEGIES, complete("compare", "mine.toml", "--strategies", "co2,"))
+        self.assertEqual(SCHEDULES, complete("compare", "mine.toml", "--schedules", "gpipe,"))
         self.assertEqual(["files -/"], complete("info", ""))
         self.assertEqual(["kernels", "comm"], complete("bench", ""))
 
@@ -150,6 +157,7 @@ class Fish(Completion):
         self.assertEqual({"--temperature"}, complete("thinwire sample runs --te"))
         self.assertEqual({f"strategy.name={name}" for name in STRATEGIES}, complete("thinwire train mine.toml strategy.na"))
         self.assertEqual({"co2,slowmo"}, complete("thinwire compare mine.toml --strategies co2,sl"))
+        self.assertEqual({"gpipe,steady"}, complete("thinwire compare mine.toml --schedules gpipe,st"))
         self.assertLessEqual({"mine.toml", "other.toml"}, complete("thinwire train "))
         self.assertEqual({"kernels", "comm"}, complete("thinwire bench "))
 

@@ -15,8 +15,8 @@ Schedule any(const std::string& name, int P, int64_t M, int64_t hop = 1) {
 
 // The same on every stage; W as long as F.
 Cost costs(double forward, double backward, double update = 0) {
-  return [=](int, OpKind kind) {
-    return kind == OpKind::update ? update : kind == OpKind::backward ? backward : forward;
+  return [=](int, const Op& op) {
+    return op.kind == OpKind::update ? update : op.kind == OpKind::backward ? backward : forward;
   };
 }
 
@@ -92,7 +92,7 @@ TEST(Simulate, NoStageStartsBeforeWhatItNeedsIsThere) {
   for (const auto& name : schedule_names()) {
     const auto s = any(name, 4, 6, 2);
     const Chart chart = simulate(
-        s, 3, [](int stage, OpKind kind) { return kind == OpKind::backward ? 2.0 : 1 + stage; }, transfer);
+        s, 3, [](int stage, const Op& op) { return op.kind == OpKind::backward ? 2.0 : 1 + stage; }, transfer);
     for (int j = 1; j < s.stages; ++j)
       for (int64_t b = 0; b < 3 * s.microbatches; ++b) {
         EXPECT_GE(block_of(chart, j, OpKind::forward, b).begin,
@@ -146,10 +146,10 @@ TEST(Bubbles, OfAnAsynchronousRunAreNoneBetweenFillAndDrain) {
 }
 
 TEST(Bubbles, AreTheSameWithTheLastForwardInsideItsBackward) {
-  const Cost inside = [](int stage, OpKind kind) {
-    if (kind == OpKind::update) return 0.0;
-    if (stage == 3) return kind == OpKind::backward ? 3.0 : 0.0;
-    return kind == OpKind::backward ? 2.0 : 1.0;
+  const Cost inside = [](int stage, const Op& op) {
+    if (op.kind == OpKind::update) return 0.0;
+    if (stage == 3) return op.kind == OpKind::backward ? 3.0 : 0.0;
+    return op.kind == OpKind::backward ? 2.0 : 1.0;
   };
   for (const std::string name : {"1f1b", "async_1f1b"})
     EXPECT_NEAR(simulate(any(name, 4, 6), 4, inside, 0).bubbles(),

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "thinwire/base/random.h"
 #include "thinwire/comm/world.h"
@@ -21,6 +24,9 @@ struct Case {
   std::string schedule = "async_1f1b";
   int64_t hop = 1, microbatches = 1, steps = 12;
   bool stash = true, tied = false;
+  double predict = 0, rate_power = 0;
+  int64_t sync_steps = 0;  // of an asynchronous schedule, with `microbatches`
+  std::string sync_schedule = "1f1b";
   dp::StrategyOptions strategy = {};
   optim::OptimOptions optim = {};
   at::ScalarType dtype = at::kFloat;
@@ -46,11 +52,16 @@ inline train::Units units_of(int stage, int stages) {
   return {static_cast<size_t>(5 * stage / stages), static_cast<size_t>(5 * (stage + 1) / stages)};
 }
 
-inline Schedule schedule_of(const Case& c) { return make_schedule(c.schedule, c.stages, c.microbatches, c.hop); }
+inline Schedule schedule_of(const Case& c) {
+  const int64_t microbatches = c.sync_steps > 0 ? 1 : c.microbatches;
+  return starting_with(make_schedule(c.schedule, c.stages, microbatches, c.hop), c.sync_steps, c.sync_schedule,
+                       c.microbatches);
+}
 
-inline optim::OptimOptions optim_of(const Case& c, int stage) {
+inline optim::OptimOptions optim_of(const Case& c, int stage, bool has_matrices = false) {
   optim::OptimOptions optim = c.optim;
   if (!c.stash) optim.betas[0] = unstashed_beta1(stage, c.stages);
+  if (optim.name == "muon" && !has_matrices) optim.name = optim.rest;
   return optim;
 }
 
@@ -81,7 +92,8 @@ inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
   const auto make_strategy = [&](int stage) {
     return [&, stage](const optim::Flat& weights) {
       const auto sync = mesh.replica_group->split(0, mesh.replica);
-      return dp::make_strategy(c.strategy, weights, {.sync = sync}, optim_of(c, stage), c.steps);
+      return dp::make_strategy(c.strategy, weights, {.sync = sync},
+                               optim_of(c, stage, !weights.layout().matrices.empty()), c.steps);
     };
   };
   return std::make_unique<Stage>(
@@ -89,7 +101,9 @@ inline std::unique_ptr<Stage> make_stage(const Case& c, const Mesh& mesh) {
       StageOptions{.schedule = schedule_of(c),
                    .steps = c.steps,
                    .stash = c.stash,
-                   .activation = {{kRows / c.microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
+                   .predict = c.predict,
+                   .rate_power = c.rate_power,
+                   .activation = {{kRows / schedule_of(c).microbatches, kContext, kWidth}, c.dtype, {c.codec}}},
       mesh.pipeline_group, [replica = mesh.replica](int64_t t) { return batch_of(t, replica); },
       make_strategy(mesh.stage), make_strategy(0));
 }
@@ -126,15 +140,16 @@ inline Outcome oracle(const Case& c) {
       StageModule body;
       std::unique_ptr<optim::Flat> weights;
       dp::StrategyPtr strategy;
-      std::vector<at::Tensor> versions;
+      std::vector<at::Tensor> versions, changes;  // D
     };
     auto part_of = [&](StageModule body, int stage) {
       Part part;
       part.body = std::move(body);
       part.weights = std::make_unique<optim::Flat>(part.body.parameters, part.body.labels, c.dtype);
       part.strategy = dp::make_strategy(c.strategy, *part.weights, {.sync = world->split(0, world->rank())},
-                                        optim_of(c, stage), c.steps);
+                                        optim_of(c, stage, !part.weights->layout().matrices.empty()), c.steps);
       part.versions.push_back(part.weights->x.clone());
+      part.changes.push_back(at::zeros_like(part.weights->x));
       return part;
     };
     std::vector<Part> parts;  // the stages, and after them a tied matrix
@@ -142,22 +157,28 @@ inline Outcome oracle(const Case& c) {
       parts.push_back(part_of(train::stage_module_of(model, units_of(j, c.stages), true), j));
     const bool tied = parts[0].body.tied.defined();
     if (tied) parts.push_back(part_of({.parameters = {{model->tied}}, .forward = {}}, 0));
+    // What minibatch b, which finds version v of a part, is computed with.
+    auto weights_of = [&](const Part& part, int64_t b, int64_t v) {
+      return c.predict > 0 ? at::add(part.versions[v], part.changes[v], c.predict * static_cast<double>(b - v))
+                           : part.versions[v];
+    };
     // Minibatch b finds the tied matrix as the first stage's weights are, at both ends.
-    auto bind_tied = [&](int64_t version) {
-      if (tied) parts.back().weights->bind(parts.back().versions[version]);
+    auto bind_tied = [&](int64_t b, int64_t version) {
+      if (tied) parts.back().weights->bind(weights_of(parts.back(), b, version));
     };
     for (int64_t t = 1; t <= c.steps; ++t) {
       const Batch all = batch_of(t, world->rank());
       double step_loss = 0;
       for (auto& part : parts) part.weights->zero_grad();
-      for (int64_t m = 0; m < c.microbatches; ++m) {
-        const int64_t b = (t - 1) * c.microbatches + m, n = kRows / c.microbatches;
+      const int64_t microbatches = schedule.microbatches_of(t - 1);
+      for (int64_t m = 0; m < microbatches; ++m) {
+        const int64_t b = schedule.first_batch(t - 1) + m, n = kRows / microbatches;
         const at::Tensor tokens = all.tokens.narrow(0, m * n, n), targets = all.targets.narrow(0, m * n, n);
         at::Tensor x = tokens;
         std::vector<at::Tensor> inputs;
         if (!c.stash) {  // forwards on the old version, stage by stage; backwards on the newest
           at::NoGradGuard no_grad;
-          bind_tied(schedule.version(0, b));
+          bind_tied(t - 1, schedule.version(0, b));
           for (int j = 0; j < c.stages; ++j) {
             parts[j].weights->bind(parts[j].versions[schedule.version(j, b)]);
             inputs.push_back(x);
@@ -166,12 +187,13 @@ inline Outcome oracle(const Case& c) {
           x = at::Tensor();
         }
         for (int j = 0; j < c.stages; ++j)
-          parts[j].weights->bind(c.stash ? parts[j].versions[schedule.version(j, b)] : parts[j].versions.back());
-        bind_tied(schedule.version(0, b));
+          parts[j].weights->bind(c.stash ? weights_of(parts[j], t - 1, schedule.version(j, b))
+                                         : parts[j].versions.back());
+        bind_tied(t - 1, schedule.version(0, b));
         const auto scaled = [&](const at::Tensor& logits) {
           const at::Tensor loss = models::cross_entropy(logits, targets);
           step_loss += loss.item<double>();
-          return c.microbatches == 1 ? loss : loss.div(c.microbatches);
+          return microbatches == 1 ? loss : loss.div(microbatches);
         };
         if (c.stash) {
           x = tokens;
@@ -181,7 +203,7 @@ inline Outcome oracle(const Case& c) {
         }
         at::Tensor gradient;
         for (int j = c.stages - 1; j >= 0; --j) {
-          if (j == 0 && c.stages > 1) bind_tied(std::ssize(parts[0].versions) - 1);
+          if (j == 0 && c.stages > 1) bind_tied(t - 1, std::ssize(parts[0].versions) - 1);
           const at::Tensor input = inputs[j].detach().requires_grad_(j > 0);
           const at::Tensor output = parts[j].body.forward(input);
           if (j == c.stages - 1)
@@ -192,17 +214,23 @@ inline Outcome oracle(const Case& c) {
         }
       }
       for (int j = 0; j < std::ssize(parts); ++j) {
-        auto& [body, weights, strategy, versions] = parts[j];
+        auto& [body, weights, strategy, versions, changes] = parts[j];
         double lr = rate_at(t);
+        lr /= std::pow(1 + static_cast<double>(schedule.warmup[j % c.stages]), c.rate_power);
         if (!c.stash)
           lr /= std::pow(std::max<double>(1, static_cast<double>(schedule.warmup[j % c.stages])),
                          1 - static_cast<double>(t) / 7000);
         const std::vector<double> rates = {lr, lr};
-        versions.push_back(versions.back().clone());
         for (size_t p = 0; p < weights->layout().pieces.size(); ++p) weights->grad_ready(static_cast<int>(p));
-        strategy->step({.x = versions.back(), .next = versions.back(), .grad = weights->grad, .lr = rates, .t = t});
+        const at::Tensor before = versions.back(), next = before.clone();
+        at::Tensor change = at::zeros_like(next);
+        strategy->step({.x = next, .next = next, .grad = weights->grad, .lr = rates, .t = t, .rule_wrote = [&] {
+                          change = at::sub(next, before);
+                        }});
+        versions.push_back(next);
+        changes.push_back(change);
       }
-      if (world->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(c.microbatches));
+      if (world->rank() == 0) out.losses.push_back(step_loss / static_cast<double>(microbatches));
     }
     for (int j = 0; j < c.stages; ++j) out.weights[world->rank()][j] = parts[j].versions.back().clone();
     if (tied) out.tied[world->rank()] = parts.back().versions.back().clone();

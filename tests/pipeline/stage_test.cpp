@@ -133,6 +133,114 @@ TEST(Stage, InBfloat16IsTheOracleToo) {
   expect_same(pipeline(c), oracle(c), "bf16");
 }
 
+// Muon inside, all of preset = "steady".
+Case steady(Case c) {
+  c.predict = 1, c.rate_power = 0.5;
+  c.optim.name = "muon", c.optim.rest = "nadamw", c.optim.betas = {0.99, 0.999};
+  return c;
+}
+
+TEST(Stage, ThatPredictsIsTheOracleBitForBit) {
+  for (int stages : {1, 2, 3, 4})
+    for (int64_t hop : {1, 2})
+      for (bool tied : {true, false})
+        for (const Case& c : {Case{.stages = stages, .hop = hop, .steps = 24, .tied = tied, .predict = 1},
+                              Case{.stages = stages, .hop = hop, .steps = 24, .tied = tied, .rate_power = 0.5},
+                              steady({.stages = stages, .hop = hop, .steps = 24, .tied = tied, .sync_steps = 5})})
+          expect_same(pipeline(c), oracle(c), name_of(c) + fmt::format(", predict {}, S {}", c.predict, c.sync_steps));
+}
+
+TEST(Stage, WithASynchronousBeginningIsTheOracleByEverySchedule) {
+  for (const char* name : {"gpipe", "1f1b", "zero_bubble_h1"})
+    for (int64_t microbatches : {1, 2, 4})
+      for (int64_t sync_steps : {1, 6, 11, 12, 20}) {
+        const Case c = steady(
+            {.stages = 4, .hop = 2, .microbatches = microbatches, .sync_steps = sync_steps, .sync_schedule = name});
+        expect_same(pipeline(c), oracle(c), fmt::format("{}, {} microbatches, S {}", name, microbatches, sync_steps));
+      }
+}
+
+TEST(Stage, WithASynchronousBeginningThatNeverEndsIsThatSchedule) {
+  for (const char* name : {"gpipe", "1f1b", "zero_bubble_h1"}) {
+    Case c{.stages = 3, .schedule = name, .microbatches = 2, .optim = {.clip = INFINITY}};
+    const auto wanted = pipeline(c);
+    c.schedule = "async_1f1b", c.sync_schedule = name, c.sync_steps = 12;
+    for (const double predict : {0.0, 1.0}) {
+      c.predict = predict;
+      expect_same(pipeline(c), wanted, fmt::format("{}, predict {}", name, predict));
+    }
+  }
+}
+
+TEST(Stage, ThatPredictsNothingIsThePlainOne) {
+  const Case plain{.stages = 3, .hop = 2, .steps = 20};
+  Case c = plain;
+  c.rate_power = 0, c.predict = 0;
+  expect_same(pipeline(c), pipeline(plain), "all of it off");
+  c.predict = 1;
+  EXPECT_FALSE(pipeline(c).weights[0][0].equal(pipeline(plain).weights[0][0])) << "it does something";
+  c.stages = 1;
+  expect_same(pipeline(c), pipeline({.stages = 1, .steps = 20}), "nothing is late in one stage");
+}
+
+TEST(Stage, OfASteadyMeshIsTheOracleUnderEveryStrategyThatTakesARule) {
+  for (const auto& name : dp::strategy_names()) {
+    Case c = steady({.stages = 3, .replicas = 2, .microbatches = 2, .steps = 14, .sync_steps = 4});
+    c.strategy = dp::preset(name);
+    if (dp::traits_of(c.strategy).owns_rule) continue;
+    c.strategy.periodic.period = 3;
+    if (dp::slices_of(c.strategy)) c.strategy.slices.slices = 2, c.strategy.slices.delay = name == "sparta" ? 0 : 2;
+    expect_same(pipeline(c), oracle(c), name);
+  }
+}
+
+TEST(Stage, OfASteadyMeshWithATiedMatrixIsTheOracleToo) {
+  Case c = steady({.stages = 3, .replicas = 2, .hop = 2, .steps = 20, .tied = true, .sync_steps = 4});
+  c.strategy = dp::preset("drip");
+  c.strategy.slices.slices = 1;
+  const auto got = pipeline(c);
+  expect_same(got, oracle(c), name_of(c));
+  for (const auto& ends : got.finished_tied) EXPECT_TRUE(ends[0].equal(ends[1])) << "the ends have parted";
+}
+
+TEST(Stage, KeepsCopiesOfATiedMatrixEqualOverMicrobatches) {
+  for (const char* name : {"gpipe", "zero_bubble_h1"}) {
+    const Case c = steady(
+        {.stages = 3, .hop = 2, .microbatches = 2, .steps = 16, .tied = true, .sync_steps = 5, .sync_schedule = name});
+    const auto got = pipeline(c);
+    EXPECT_TRUE(got.finished_tied[0][0].equal(got.finished_tied[0][1])) << name;
+    Case whole = c;
+    whole.microbatches = 1;  // the ends add up their microbatches' gradients, each for itself
+    EXPECT_NEAR(got.losses[4], pipeline(whole).losses[4], 1e-3) << name;
+  }
+}
+
+TEST(Stage, ThatIsSteadyInBfloat16IsTheOracleToo) {
+  const Case c =
+      steady({.stages = 3, .hop = 2, .microbatches = 2, .steps = 20, .sync_steps = 6, .dtype = at::kBFloat16});
+  expect_same(pipeline(c), oracle(c), "bf16");
+}
+
+TEST(Stage, ThatIsSteadyDoesNotDependOnTheLinks) {
+  for (const char* codec : {"none", "int8", "threshold:0.3"}) {
+    Case c = steady({.stages = 3, .hop = 2, .microbatches = 2, .steps = 12, .sync_steps = 4, .codec = codec});
+    const auto at_once = pipeline(c);
+    c.link = {.rate = 2e6, .latency = 3e-3};
+    expect_same(pipeline(c), at_once, codec);
+  }
+}
+
+TEST(Stage, ThatPredictsKeepsTwoBuffersMore) {
+  const Case c = steady({.stages = 4, .hop = 2, .steps = 20, .sync_steps = 4});
+  comm::run_world(4, [&](std::shared_ptr<comm::TransportGroup> world) {
+    auto stage = make_stage(c, mesh_of(world, c));
+    for (int64_t t = 1; t <= c.steps; ++t) stage->step(t, rate_at(t));
+    const int64_t w = schedule_of(c).warmup[world->rank()];
+    EXPECT_EQ(stage->peak_stash().versions, w > 0 ? w + 3 : 1) << "stage " << world->rank();
+    EXPECT_EQ(stage->peak_stash().inputs, w + 1) << "stage " << world->rank();
+  });
+}
+
 TEST(Stage, DoesNotDependOnTheLinks) {
   Case c{.stages = 3, .replicas = 2, .hop = 2, .steps = 8, .strategy = dp::preset("drip")};
   c.strategy.slices.slices = 2;

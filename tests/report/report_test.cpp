@@ -183,11 +183,11 @@ std::vector<TracePtr> traces_of(const pipeline::Schedule& schedule, int64_t step
   using pipeline::OpKind;
   const auto chart = pipeline::simulate(
       schedule, steps,
-      [&](int stage, OpKind kind) {
+      [&](int stage, const pipeline::Op& op) {
         const bool last = stage == schedule.stages - 1;
-        return kind == OpKind::forward && !last ? kStage / 3
-               : kind == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
-                                                : 0;
+        return op.kind == OpKind::forward && !last ? kStage / 3
+               : op.kind == OpKind::backward       ? (last ? 1 : 2. / 3) * kStage
+                                                   : 0;
       },
       transfer);
   const auto zero = Clock::now();
@@ -253,6 +253,45 @@ TEST(PipelineRecord, OfASynchronousScheduleHasWholeSteps) {
   EXPECT_EQ(4, record->peak_stash[0].inputs);
 }
 
+TEST(PipelineRecord, HasTheChangeFromASynchronousBeginning) {
+  const Recipe recipe = staged_recipe("hop = 2\npredict = 1.0\nsync_steps = 20\nmicrobatches = 4");
+  const auto schedule = schedule_of(recipe);
+  const auto traces = traces_of(schedule, 60, 0);
+  const auto record = pipeline_record(recipe, traces, 60, traces);
+  ASSERT_TRUE(record && record->sync);
+  EXPECT_EQ("1f1b", record->sync->schedule);
+  EXPECT_EQ(20, record->sync->steps);
+  EXPECT_EQ(20, record->sync->from_step);
+  EXPECT_EQ(20 + 6 + 2, record->sync->to_step);
+  EXPECT_NEAR(pipeline::steady_utilisation(pipeline::make_schedule("1f1b", 4, 4, 1), kStage, record->sync->transfer_s),
+              record->sync->utilisation, 0.02);
+  EXPECT_DOUBLE_EQ(0.002 + 16 * 64 * 4 * 8 / 1e6, record->sync->transfer_s) << "a microbatch, over that link";
+  EXPECT_GT(record->from_step, 40);
+  EXPECT_EQ(6 + 3, record->peak_stash[0].versions);
+  EXPECT_EQ(1, record->peak_stash[3].versions);
+  std::vector<int64_t> planned, recorded;  // the same microbatches and minibatches
+  for (const auto& block : record->sync->planned.chart.stages[0]) planned.push_back(block.batch);
+  for (const auto& block : record->sync->recorded.chart.stages[0]) recorded.push_back(block.batch);
+  EXPECT_EQ(planned, recorded);
+  EXPECT_EQ(19, record->place_of(79).step);
+  EXPECT_EQ(3, record->place_of(79).part);
+  EXPECT_TRUE(record->place_of(79).synchronous);
+  EXPECT_EQ(20, record->place_of(80).step);
+  EXPECT_FALSE(record->place_of(80).synchronous);
+  EXPECT_FALSE(pipeline_record(recipe, traces, 60)->sync) << "without its traces";
+  const auto text = to_json(*record).dump();
+  EXPECT_TRUE(text == to_json(pipeline_of_json(nlohmann::json::parse(text), "pipeline.json")).dump());
+}
+
+TEST(PipelineRecord, OfARunThatStayedInItsBeginningIsOfThatSchedule) {
+  const Recipe recipe = staged_recipe("sync_steps = 80\nmicrobatches = 4");
+  const auto record = pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60);
+  ASSERT_TRUE(record);
+  EXPECT_EQ("1f1b", record->schedule);
+  EXPECT_FALSE(record->sync);
+  EXPECT_NEAR(3. / 7, record->recorded.idle(), 1e-6);
+}
+
 TEST(PipelineRecord, WaitingInsideAnOperationIsIdle) {
   const Recipe recipe = staged_recipe("hop = 1");
   const auto traces = traces_of(schedule_of(recipe), 60, kTransfer);
@@ -313,8 +352,9 @@ TEST_F(Report, DrawsThePipelineOfRunsThatHaveOne) {
 
 TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
   const auto dir = run("a", "co2");
-  const Recipe recipe = staged_recipe("hop = 1");
-  const auto good = to_json(*pipeline_record(recipe, traces_of(schedule_of(recipe), 60, 0), 60));
+  const Recipe recipe = staged_recipe("hop = 1\nsync_steps = 20\nmicrobatches = 4");
+  const auto traces = traces_of(schedule_of(recipe), 60, 0);
+  const auto good = to_json(*pipeline_record(recipe, traces, 60, traces));
   const auto wrong = [&](const std::string& where, const nlohmann::ordered_json& value) {
     auto json = good;
     json[nlohmann::ordered_json::json_pointer(where)] = value;
@@ -332,6 +372,12 @@ TEST_F(Report, ComplaintsAboutAPipelineNameTheFile) {
   EXPECT_TRUE(has(wrong("/planned/stages/0", 1), "planned: a stage is not a list of blocks"));
   EXPECT_TRUE(has(wrong("/recorded/stages/0/0", {"X", 1, 0, 1}), "recorded: holds something that is not [\"F\""));
   EXPECT_TRUE(has(wrong("/recorded/stages/0/0/3", -1), "recorded: a block is from"));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0/1", -1), "recorded: a block is of batch -1, wanted 0 to"));
+  EXPECT_TRUE(has(wrong("/recorded/stages/0/0/1", UINT64_MAX), "recorded: a block is of batch"));
+  EXPECT_TRUE(has(wrong("/sync", 1), "sync is not an object"));
+  for (const int64_t steps : {int64_t{0}, int64_t{500'000'000'000'000}})
+    EXPECT_TRUE(has(wrong("/sync/steps", steps), "sync: steps and microbatches must be at least 1"));
+  EXPECT_TRUE(has(wrong("/sync/costs", 1), "sync: costs is not a list of 4 stages"));
   write("a/pipeline.json", "[]");
   EXPECT_TRUE(has(complaint({dir}), "a/pipeline.json: not a JSON object"));
 }

@@ -97,6 +97,14 @@ TEST_F(ProcessRun, APipelineEndsOnTheWeightsOfThreads) {
                   "pipeline.schedule=1f1b", "pipeline.microbatches=2"});
 }
 
+TEST_F(ProcessRun, ASteadyPipelineEndsOnTheWeightsOfThreads) {
+  expect_same(3, {"workers.replicas=1", "workers.stages=3", "model.layers=3", "pipeline.hop=2", "optim.name=muon",
+                  "pipeline.preset=steady", "pipeline.sync_steps=5", "pipeline.microbatches=2", "model.tied=true",
+                  "pipeline.tie=delayed", "link.stages=50mbit/1ms"});
+  expect_same(4, {"workers.replicas=2", "workers.stages=2", "model.layers=2", "optim.name=muon", "strategy.name=drip",
+                  "pipeline.preset=steady", "pipeline.sync_steps=8", "pipeline.microbatches=2"});
+}
+
 TEST_F(ProcessRun, AMeshEndsOnTheWeightsOfThreads) {
   expect_same(4, {"workers.replicas=2", "workers.stages=2", "model.layers=2", "strategy.name=slowmo",
                   "strategy.period=4", "model.tied=true", "pipeline.tie=delayed"});

@@ -210,25 +210,26 @@ TEST(MakeRecipe, ANameOfASizeGivesWayToNumbers) {
 TEST(MakeRecipeFor, GivesAKeyToThoseThatHaveIt) {
   const auto text = parse_recipe("[strategy]\nname = \"co2\"\nperiod = 9\nbucket = \"1kB\"\n", "mine.toml");
   const std::vector<std::string> all = {"all_reduce", "co2"};
-  EXPECT_EQ(make_recipe_for(text, "all_reduce", all).strategy.all_reduce.bucket.count, 1000);
-  EXPECT_EQ(make_recipe_for(text, "co2", all).strategy.periodic.period, 9);
+  EXPECT_EQ(make_recipe_for(text, Compared::strategies, "all_reduce", all).strategy.all_reduce.bucket.count, 1000);
+  EXPECT_EQ(make_recipe_for(text, Compared::strategies, "co2", all).strategy.periodic.period, 9);
   EXPECT_EQ(error_of([&] {
-              make_recipe_for(text, "co2", {"co2", "slowmo"});
+              make_recipe_for(text, Compared::strategies, "co2", {"co2", "slowmo"});
             }),
             "unknown key strategy.bucket: none of co2, slowmo has it");
 }
 
 TEST(MakeRecipeFor, LeavesOutKeysOfTheRecipesOwnStrategy) {
   const auto text = parse_recipe("[strategy]\nname = \"co2\"\nperiod = 9\n", "mine.toml");
-  EXPECT_EQ(make_recipe_for(text, "one_bit_lamb", {"all_reduce", "one_bit_lamb"}).strategy.name, "one_bit_lamb");
+  EXPECT_EQ(make_recipe_for(text, Compared::strategies, "one_bit_lamb", {"all_reduce", "one_bit_lamb"}).strategy.name,
+            "one_bit_lamb");
 }
 
 TEST(MakeRecipeFor, LetsASectionOfItsOwnWin) {
   const auto text = parse_recipe(
       "[optim]\nlr = 0.5\n[train]\nsteps = 5\n[compare.co2]\noptim.lr = 0.25\nstrategy.period = 3\ntrain.seconds = 2\n",
       "mine.toml");
-  const Recipe co2 = make_recipe_for(text, "co2", {"co2", "slowmo"}),
-               slowmo = make_recipe_for(text, "slowmo", {"co2", "slowmo"});
+  const Recipe co2 = make_recipe_for(text, Compared::strategies, "co2", {"co2", "slowmo"}),
+               slowmo = make_recipe_for(text, Compared::strategies, "slowmo", {"co2", "slowmo"});
   EXPECT_EQ(co2.optim.lr, 0.25);
   EXPECT_EQ(co2.strategy.periodic.period, 3);
   EXPECT_EQ(co2.planned_steps(), 0);
@@ -238,7 +239,7 @@ TEST(MakeRecipeFor, LetsASectionOfItsOwnWin) {
 
 TEST(MakeRecipeFor, ChecksTheSectionOfTheStrategy) {
   const auto error = [](const std::string& toml) {
-    return error_of([&] { make_recipe_for(parse_recipe(toml, "mine.toml"), "co2", {"co2"}); });
+    return error_of([&] { make_recipe_for(parse_recipe(toml, "mine.toml"), Compared::strategies, "co2", {"co2"}); });
   };
   EXPECT_EQ(error("[compare.co2]\noptim.lrr = 1\n"), "unknown key optim.lrr; did you mean optim.lr?");
   EXPECT_EQ(error("[compare.co2]\nstrategy.name = \"slowmo\"\n").substr(0, 46),
@@ -362,6 +363,51 @@ TEST(MakeRecipe, APresetLosesWhatAnOverridingKeyHasNoUseFor) {
   EXPECT_EQ(plain.momentum, 0);
   EXPECT_EQ(plain.penalty, "none");
   EXPECT_TRUE(std::isinf(plain.clip));
+}
+
+TEST(Recipe, APresetSetsWhatTheRecipeDoesNotSay) {
+  const Recipe steady =
+      make_recipe(parse_recipe("[optim]\nname = \"muon\"\n[pipeline]\npreset = \"steady\"\n", "mine.toml"));
+  EXPECT_EQ(steady.pipeline.predict, 1);
+  EXPECT_EQ(steady.pipeline.rate_power, 0.5);
+  EXPECT_EQ(steady.pipeline.sync_steps.share, 0.1);
+  EXPECT_EQ(steady.optim.rest, "nadamw");
+  EXPECT_EQ(steady.optim.betas, (std::array{0.99, 0.999}));
+  const Recipe given = make_recipe(parse_recipe(
+      "[optim]\nname = \"muon\"\nrest = \"adamw\"\n"
+      "[pipeline]\npreset = \"steady\"\nsync_steps = 40\nrate_power = 0\nsync_schedule = \"gpipe\"\nmicrobatches = 2\n",
+      "mine.toml"));
+  EXPECT_EQ(given.pipeline.predict, 1);
+  EXPECT_EQ(given.pipeline.rate_power, 0);
+  EXPECT_EQ(given.pipeline.sync_steps.of(0), 40);
+  EXPECT_EQ(given.pipeline.microbatches, 2);
+  EXPECT_EQ(given.optim.rest, "adamw");
+  EXPECT_EQ(given.optim.betas, (std::array{0.9, 0.99}));
+  for (const Recipe& recipe : {steady, given})
+    EXPECT_FALSE(first_difference(make_recipe(parse_recipe(to_toml(recipe), "again.toml")), recipe));
+}
+
+TEST(Recipe, OfAScheduleOfAComparisonHasTheKeysThatItHas) {
+  const auto text = parse_recipe(
+      "[optim]\nname = \"muon\"\n[pipeline]\nhop = 2\nmicrobatches = 2\nsync_steps = 7\n"
+      "[compare.gpipe]\noptim.lr = 0.5\n",
+      "mine.toml");
+  const auto all = names_of(Compared::schedules);
+  const auto of = [&](const char* name) { return make_recipe_for(text, Compared::schedules, name, all); };
+  EXPECT_EQ(of("gpipe").pipeline.schedule, "gpipe");
+  EXPECT_EQ(of("gpipe").pipeline.microbatches, 2);
+  EXPECT_EQ(of("gpipe").optim.lr, 0.5);
+  EXPECT_EQ(of("async_1f1b").pipeline.hop.count, 2);
+  EXPECT_EQ(of("async_1f1b").pipeline.predict, 0);
+  EXPECT_EQ(of("steady").pipeline.schedule, "async_1f1b");
+  EXPECT_EQ(of("steady").pipeline.predict, 1);
+  EXPECT_EQ(of("steady").pipeline.sync_steps.of(0), 7);
+  EXPECT_EQ(of("steady").optim.rest, "nadamw");
+  const auto wrong = parse_recipe("[pipeline]\nhopp = 2\n", "mine.toml");
+  EXPECT_EQ(error_of([&] {
+              make_recipe_for(wrong, Compared::schedules, "gpipe", {"gpipe", "1f1b"});
+            }),
+            "unknown key pipeline.hopp: none of gpipe, 1f1b has it");
 }
 
 }  // namespace

@@ -95,13 +95,18 @@ inline std::vector<std::string> kinds_of_runs() {
         "one_bit_adam strategy.freeze=auto strategy.warmup_bits=8",
         "one_bit_adam strategy.freeze=3 strategy.mode=deepspeed", "zero_one_adam strategy.freeze=100"})
     kinds.push_back(std::string("strategy.name=") + strategy);
-  for (const char* rule : {"sgd", "adamw", "nadamw", "lamb", "lars", "muon"})
+  for (const char* rule : {"sgd", "adamw", "nadamw", "lamb", "lars", "muon", "muon optim.rest=nadamw"})
     kinds.push_back(std::string("workers.replicas=1 optim.name=") + rule);
   for (const char* pipeline :
        {"pipeline.schedule=gpipe pipeline.microbatches=2", "pipeline.schedule=1f1b pipeline.microbatches=2",
         "pipeline.schedule=zero_bubble_h1 pipeline.microbatches=2 model.tied=true", "pipeline.hop=2",
         "pipeline.stash=false", "pipeline.codec=threshold:0.5 pipeline.hop=2 train.dtype=bfloat16",
-        "model.tied=true pipeline.tie=delayed pipeline.hop=2 strategy.name=drip strategy.slices=1"})
+        "model.tied=true pipeline.tie=delayed pipeline.hop=2 strategy.name=drip strategy.slices=1",
+        "optim.name=muon pipeline.preset=steady pipeline.sync_steps=7 pipeline.microbatches=2",
+        "optim.name=muon pipeline.preset=steady pipeline.sync_steps=2 pipeline.microbatches=2 pipeline.hop=2 "
+        "pipeline.codec=threshold:0.5",
+        "optim.name=muon pipeline.preset=steady pipeline.sync_steps=2 pipeline.microbatches=2 pipeline.hop=2 "
+        "model.tied=true pipeline.tie=delayed"})
     kinds.push_back(std::string("workers.replicas=1 workers.stages=3 ") + pipeline);
   return kinds;
 }

@@ -149,6 +149,109 @@ TEST_F(StageWorker, MuonTreatsAStageWithoutHiddenMatricesAsItTreatsWhatIsNone) {
   EXPECT_EQ(got.weights_hash, whole.weights_hash);
 }
 
+// Muon and all of preset = "steady", with a change of schedule after step 6.
+std::vector<std::string> steady(std::vector<std::string> more) {
+  std::vector<std::string> keys = {"optim.name=muon", "pipeline.preset=steady", "pipeline.sync_steps=6",
+                                   "pipeline.microbatches=2"};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+TEST_F(StageWorker, ARunStoppedAroundAChangeOfScheduleGoesOnAsIfNothingHadHappened) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"pipeline.hop=1"},
+      {"pipeline.hop=2", "workers.replicas=2", "strategy.name=drip", "pipeline.sync_schedule=gpipe"},
+      {"workers.replicas=2", "strategy.name=co2", "strategy.period=3", "pipeline.sync_schedule=zero_bubble_h1"},
+      {"model.tied=true", "pipeline.tie=delayed", "pipeline.hop=2"},
+      {"pipeline.codec=threshold:0.2", "pipeline.hop=2"},
+      {"train.dtype=bfloat16", "pipeline.hop=2"},
+  };
+  for (const auto& keys : cases) {
+    Recipe r = staged(steady(keys));
+    const Result whole = run_of(r);
+    for (const int64_t at : {3, 6, 7, 9}) {  // before, at, with the pipeline half filled, after
+      r.train.save_every = at, r.train.keep_checkpoints = 20;
+      const auto dir = home_ / "run";
+      run_of(r, {.dir = dir});
+      for (const auto& folder : fs::directory_iterator(dir / "checkpoints"))
+        if (folder.path().filename() != fmt::format("step-{}", at)) fs::remove_all(folder.path());
+      Watch watch;
+      const Result resumed = run(r, {.dir = dir, .resume = true}, watch);
+      EXPECT_EQ(watch.start.from_step, at);
+      EXPECT_EQ(resumed.weights_hash, whole.weights_hash) << at << ": " << keys[0];
+      EXPECT_EQ(resumed.val_loss, whole.val_loss) << at << ": " << keys[0];
+      EXPECT_EQ(resumed.stage_bytes, whole.stage_bytes) << at << ": " << keys[0];
+      fs::remove_all(dir);
+    }
+  }
+}
+
+TEST_F(StageWorker, ASynchronousBeginningThatLastsIsThatSchedule) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    const std::vector<std::string> alike = {"workers.replicas=2", "optim.clip=inf", "pipeline.microbatches=2"};
+    auto on_time = alike, late = alike;
+    on_time.push_back(std::string("pipeline.schedule=") + schedule);
+    late.insert(late.end(), {"pipeline.sync_steps=100%", std::string("pipeline.sync_schedule=") + schedule});
+    EXPECT_EQ(run_of(staged(late)).weights_hash, run_of(staged(on_time)).weights_hash) << schedule;
+  }
+}
+
+TEST_F(StageWorker, AShareOfSynchronousStepsBecomesANumberOfTheRecipe) {
+  const Recipe asked = staged(steady({"pipeline.sync_steps=25%"}));
+  const Result first = run_of(asked, {.dir = home_ / "run"});
+  const Recipe resolved = make_recipe(read_recipe(home_ / "run" / "recipe.toml"));
+  EXPECT_FALSE(resolved.pipeline.sync_steps.share);
+  EXPECT_EQ(resolved.pipeline.sync_steps.count, 4) << "a quarter of 14";
+  EXPECT_EQ(run_of(resolved).weights_hash, first.weights_hash);
+  EXPECT_EQ(run_of(asked, {.dir = home_ / "run", .resume = true}).weights_hash, first.weights_hash);
+  ASSERT_TRUE(first.sync);
+  EXPECT_EQ(first.sync->steps, 4);
+  EXPECT_GT(first.sync->seconds, 0);
+  EXPECT_LT(first.sync->seconds, first.seconds);
+  ASSERT_TRUE(first.sync->utilisation_after);
+  const double mixed = (first.sync->utilisation * first.sync->seconds +
+                        *first.sync->utilisation_after * (first.seconds - first.sync->seconds)) /
+                       first.seconds;
+  EXPECT_NEAR(mixed, first.utilisation, 1e-9) << "the two parts make the whole";
+}
+
+TEST_F(StageWorker, ARunThatBeginsWithACheckpointCountsTheSynchronousStepsFromTheFirstUpdateOfAll) {
+  const std::vector<std::string> late = {"pipeline.sync_steps=6", "pipeline.microbatches=2", "train.steps=12",
+                                         "pipeline.predict=1"};
+  Recipe first = staged(late);
+  first.train.save_every = 4, first.train.keep_checkpoints = 9;
+  run_of(first, {.dir = home_ / "first"});
+  Recipe r = staged(late);
+  const auto from = [&](int64_t step) { return home_ / "first" / "checkpoints" / fmt::format("step-{}", step); };
+  EXPECT_EQ(run_of(r, {.from = from(4)}).weights_hash, run_of(r).weights_hash)
+      << "in the beginning nothing is in flight";
+  EXPECT_EQ(run_of(r, {.from = from(4)}).sync->steps, 6);
+  EXPECT_FALSE(run_of(r, {.from = from(8)}).sync) << "its beginning is over";
+}
+
+TEST_F(StageWorker, OptionsAgainstLatenessThatDoNotFitAreRefusedByName) {
+  const auto error = [&](const std::vector<std::string>& keys) { return error_of(staged(keys)); };
+  EXPECT_EQ(error({"pipeline.preset=steady"}),
+            "pipeline.preset = \"steady\" needs optim.name = \"muon\", got \"nadamw\"");
+  EXPECT_EQ(error({"pipeline.preset=steady", "pipeline.schedule=gpipe"}),
+            "pipeline.preset = \"steady\" needs pipeline.schedule = \"async_1f1b\", got \"gpipe\"");
+  EXPECT_EQ(error(steady({"pipeline.stash=false"})),
+            "pipeline.preset = \"steady\" needs pipeline.stash = true, got false");
+  EXPECT_EQ(error(steady({"strategy.name=one_bit_adam"})),
+            "pipeline.preset = \"steady\" needs a strategy that takes an update rule, got \"one_bit_adam\"");
+  for (const char* key : {"predict", "rate_power", "sync_steps"})
+    EXPECT_EQ(error({fmt::format("pipeline.{}=1", key), "pipeline.stash=false"}),
+              fmt::format("pipeline.{} needs pipeline.stash = true, got false", key));
+  EXPECT_EQ(error({"pipeline.predict=1", "strategy.name=one_bit_adam"}),
+            "pipeline.predict needs a strategy that takes an update rule, got \"one_bit_adam\", which is one");
+  EXPECT_EQ(
+      error({"pipeline.sync_steps=10%", "pipeline.microbatches=1", "train.seconds=1"}),
+      "pipeline.sync_steps = \"10%\" is a share of steps that are not known beforehand: give a number, or the run "
+      "train.steps or train.tokens instead of train.seconds");
+  EXPECT_EQ(error({"pipeline.sync_steps=2", "pipeline.microbatches=3"}),
+            "pipeline.microbatches must divide train.batch, got 3 and 2");
+}
+
 TEST_F(StageWorker, CountsWhatItSendsBetweenStages) {
   const Result done = run_of(staged({"pipeline.hop=2"}));
   // 14 minibatches of 2 x 16 tokens of width 64, there and back over two borders, by three ranks

@@ -136,23 +136,13 @@ int64_t Launches::of(int64_t all) const {
 }
 
 void read(const Value& value, const std::string& name, Launches& launches, const Limit& limit) {
-  const auto* text = std::get_if<std::string>(&value);
-  if (!text) {
-    launches = {};
-    return thinwire::read(value, name, launches.count, limit);
-  }
-  const auto percent = text->ends_with('%') ? number<double>(std::string_view(*text).substr(0, text->size() - 1))
-                                            : std::optional<double>();
-  if (!percent || !(*percent >= 0 && *percent <= 100))
-    throw BadInput("{} must be a number of launches or a share like \"5%\", got \"{}\"", name, *text);
-  launches = {};
-  launches.is_share = true;
-  launches.share = *percent / 100;
+  const auto share = read_count_or_share(value, name, "launches", launches.count, limit);
+  launches.is_share = share.has_value();
+  launches.share = share.value_or(0);
 }
 
 Value to_value(const Launches& launches) {
-  if (launches.is_share) return fmt::format("{}%", launches.share * 100);
-  return launches.count;
+  return count_or_share(launches.is_share ? std::optional(launches.share) : std::nullopt, launches.count);
 }
 
 }  // namespace thinwire::dp

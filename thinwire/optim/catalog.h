@@ -15,9 +15,10 @@
 namespace thinwire::optim {
 
 // [optim]. Which rules use an option is in fields(). Where a recipe names muon, momentum is 0.95 and betas are 0.9 and
-// 0.99 unless it says otherwise; where it names nadamw, betas are 0.99 and 0.999.
+// 0.99 unless it says otherwise; where it names nadamw, as the rule or as muon's rest, betas are 0.99 and 0.999.
 struct OptimOptions {
   std::string name = "adamw";                 // sgd | adamw | nadamw | lamb | lars | muon
+  std::string rest = "adamw";                 // adamw | nadamw: of what muon does not take
   double lr = 1e-3;                           // (0, 1e3], at the top of the schedule
   std::array<double, 2> betas = {0.9, 0.95};  // [0, 1)
   double eps = 1e-8;                          // (0, 1]
@@ -40,6 +41,9 @@ void fields(F&& f, OptimOptions& o) {
   f("name", o.name, one_of({"sgd", "adamw", "nadamw", "lamb", "lars", "muon"}), "the update rule inside each replica");
   if (o.name == "muon" && o.name != before) o.momentum = 0.95, o.betas = {0.9, 0.99};
   if (o.name == "nadamw" && o.name != before) o.betas = {0.99, 0.999};
+  const std::string rest = o.rest;
+  f("rest", o.rest, one_of({"adamw", "nadamw"}), "the update rule of what is no hidden layer's matrix (muon)");
+  if (o.name == "muon" && o.rest == "nadamw" && o.rest != rest) o.betas = {0.99, 0.999};
   f("lr", o.lr, above_up_to(0, 1e3), "learning rate at the top of its schedule");
   f("betas", o.betas, at_least_below(0, 1),
     "decay of the first and second moment (adamw, nadamw, lamb; muon: of what is no matrix)");

@@ -49,6 +49,7 @@ Muon::Muon(const Layout& layout, const MuonOptions& options)
   int64_t largest = 0;
   for (const Matrix& m : matrices_) largest = std::max(largest, m.rows * m.columns);
   u_ = at::empty({largest}, layout.options);
+  if (options_.nadamw) rates_.emplace(*options_.nadamw);
 }
 
 Muon::Scratch& Muon::scratch(int64_t rows, int64_t columns) {
@@ -96,23 +97,38 @@ void Muon::apply(const Update& u) {
     next.mul_(decay);
     next.add_(orthogonalised(direction), -step);
   }
+  apply_rest(u);
+}
+
+void Muon::apply_rest(const Update& u) {
   const AdamwOptions& adamw = options_.adamw;
   const auto moments = kernels::moments(adamw.betas, adamw.eps);
   const auto c = corrections(adamw, u.t);
+  if (rates_) rates_->advance(u.t);
   int64_t packed = 0;
   for (const auto& [at, numel, group] : others_) {
     auto part = [at = at, numel = numel](const at::Tensor& flat) { return flat.narrow(0, at, numel); };
-    kernels::adamw(part(u.next), part(u.x), part(u.grad), part(m_), v_.narrow(0, packed, numel), {0, numel},
-                   adamw_step(moments, c, u.lr[group], groups_[group].weight_decay * adamw.weight_decay));
+    const at::Tensor v = v_.narrow(0, packed, numel);
+    const double lr = u.lr[group], decay = groups_[group].weight_decay;
+    if (rates_)
+      kernels::nadamw(part(u.next), part(u.x), part(u.grad), part(m_), v, {0, numel}, rates_->step(u.t, lr, decay));
+    else
+      kernels::adamw(part(u.next), part(u.x), part(u.grad), part(m_), v, {0, numel},
+                     adamw_step(moments, c, lr, decay * adamw.weight_decay));
     packed += numel;
   }
 }
 
-State Muon::state() { return {{"m", {m_, Scope::per_replica}}, {"v", {v_, Scope::per_replica}}}; }
+State Muon::state() {
+  State state{{"m", {m_, Scope::per_replica}}, {"v", {v_, Scope::per_replica}}};
+  if (rates_) rates_->put(state);
+  return state;
+}
 
 void Muon::load(const State& state) {
   get(state, "m", m_);
   get(state, "v", v_);
+  if (rates_) rates_->get(state);
 }
 
 }  // namespace thinwire::optim

@@ -21,6 +21,23 @@ struct NadamwOptions {
   double momentum_decay = 0.004;                // psi, > 0: how fast mu grows; inf: it is b1 from the start
 };
 
+// The two rates of a step, which depend on all steps before it: Pi is a product over them.
+class NadamwRates {
+ public:
+  explicit NadamwRates(const NadamwOptions& options) : options_(options) {}
+  void advance(int64_t t) { pi_ *= mu(t); }  // t = 1, 2, ..., or on from a loaded state
+  // Of the step advanced to last, for weights with this learning rate and `decay` times the weight decay.
+  kernels::NadamwStep step(int64_t t, double lr, double decay) const;
+  void put(State& state) const;
+  void get(const State& state);
+
+ private:
+  double mu(int64_t t) const;
+
+  const NadamwOptions options_;
+  double pi_ = 1;  // Pi_t
+};
+
 class Nadamw final : public Rule {
  public:
   Nadamw(const Layout& layout, const NadamwOptions& options);
@@ -29,14 +46,10 @@ class Nadamw final : public Rule {
   void load(const State& state) override;
 
  private:
-  double mu(int64_t t) const;
-  kernels::NadamwStep step(int64_t t, double lr, int group) const;
-
   const std::vector<Span> spans_;
   const std::vector<ParameterGroup> groups_;
-  const NadamwOptions options_;
+  NadamwRates rates_;
   at::Tensor m_, v_;
-  double pi_ = 1;  // Pi_t
 };
 
 }  // namespace thinwire::optim

@@ -127,13 +127,17 @@ Chart Chart::between(double from, double to) const {
 }
 
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double transfer) {
+  return simulate(schedule, steps, cost, [transfer](int64_t) { return transfer; });
+}
+
+Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, const Transfer& transfer) {
   if (steps < 1) throw std::invalid_argument(fmt::format("[pipeline.simulate] wanted at least 1 step, got {}", steps));
   const int P = schedule.stages;
-  const std::vector<double> not_yet(steps * schedule.microbatches, kNever);
+  const std::vector<double> not_yet(schedule.first_batch(steps), kNever);
   std::vector forward(P, not_yet), backward(P, not_yet);  // [stage][batch]: when it was ready
   const auto needs = [&](int j, const Op& op) {           // when what it needs is there
-    if (op.kind == OpKind::forward && j > 0) return forward[j - 1][op.batch] + transfer;
-    if (op.kind == OpKind::backward && j < P - 1) return backward[j + 1][op.batch] + transfer;
+    if (op.kind == OpKind::forward && j > 0) return forward[j - 1][op.batch] + transfer(op.batch);
+    if (op.kind == OpKind::backward && j < P - 1) return backward[j + 1][op.batch] + transfer(op.batch);
     return 0.0;
   };
 
@@ -157,7 +161,7 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double
     const Op op = cursor.ops[cursor.next];
     const double begin = std::max(cursor.free, needs(j, op));
     if (begin == kNever) return false;
-    cursor.free = begin + cost(j, op.kind);
+    cursor.free = begin + cost(j, op);
     chart.stages[j].push_back({op.kind, op.batch, begin, cursor.free});
     if (op.kind == OpKind::forward) forward[j][op.batch] = cursor.free;
     if (op.kind == OpKind::backward) backward[j][op.batch] = cursor.free;
@@ -175,13 +179,14 @@ Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double
   return chart;
 }
 
-double steady_utilisation(const Schedule& schedule, double stage_s, double transfer_s) {
+double steady_utilisation(const Schedule& all, double stage_s, double transfer_s) {
+  const Schedule schedule = continued(all, all.sync_steps);
   if (!(stage_s > 0))
     throw std::invalid_argument(fmt::format("[pipeline.steady_utilisation] stage_s must be above 0, got {}", stage_s));
   const bool split = schedule.name == "zero_bubble_h1";
-  const Cost cost = [&](int, OpKind kind) {
-    if (kind == OpKind::update) return 0.0;
-    return (kind == OpKind::backward && !split ? 2 : 1) * stage_s / 3;
+  const Cost cost = [&](int, const Op& op) {
+    if (op.kind == OpKind::update) return 0.0;
+    return (op.kind == OpKind::backward && !split ? 2 : 1) * stage_s / 3;
   };
   // It repeats after w_0 + 1 steps, here from the first update of stage 0 on; one loop more and the drain are left out.
   // From update to update every stage does the same, so that one of them is enough.

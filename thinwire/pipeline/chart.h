@@ -29,16 +29,19 @@ struct Chart {
 
 // Time of one operation of a stage, never below 0. It is asked for what the schedule has: a schedule without W does
 // that work in B. Where the last stage does its forward inside B, F of the last stage costs 0 and B more.
-using Cost = std::function<double(int stage, OpKind kind)>;
+using Cost = std::function<double(int stage, const Op& op)>;
+// Time that what F or B of a microbatch made takes to the next stage.
+using Transfer = std::function<double(int64_t batch)>;
 
 // Every stage does its next operation as soon as it is free and what it needs is there: the activation from the stage
-// before for F, the gradient from the stage after for B, each `transfer` after it was made. U waits for nothing.
+// before for F, the gradient from the stage after for B, each its transfer after it was made. U waits for nothing.
 // At least one step, or std::invalid_argument. Operations that take no time are in the chart too.
+Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, const Transfer& transfer);
 Chart simulate(const Schedule& schedule, int64_t steps, const Cost& cost, double transfer);
 
 // The share of time a stage computes in an endless run with a stage's time of `stage_s` (> 0) a microbatch and
 // transfers of `transfer_s`: simulated over enough steps to be steady. Fill and drain of an asynchronous run are
-// left out; those of a synchronous step come again in every step and count.
+// left out, and so is a synchronous beginning; those of a synchronous step come again in every step and count.
 //   async_1f1b: the longest loop is F down all stages and B up again, P stage_s + 2 (P-1) transfer_s for w_0 + 1
 //   minibatches; how a stage's time is divided between F and B does not matter.
 double steady_utilisation(const Schedule& schedule, double stage_s, double transfer_s);

@@ -25,9 +25,21 @@ void at_least_1(const char* name, int64_t given) {
 
 }  // namespace
 
+int64_t Schedule::first_batch(int64_t step) const {
+  const int64_t synchronous = asynchronous() ? std::min(step, sync_steps) : 0;
+  return synchronous * sync_microbatches + (step - synchronous) * microbatches;
+}
+
+int64_t Schedule::step_of(int64_t batch) const {
+  const int64_t synchronous = asynchronous() ? first_batch(sync_steps) : 0;
+  if (batch < synchronous) return batch / sync_microbatches;
+  return (asynchronous() ? sync_steps : 0) + (batch - synchronous) / microbatches;
+}
+
 int64_t Schedule::version(int stage, int64_t batch) const {
   check_stage(*this, stage);
-  return asynchronous() ? std::max<int64_t>(0, batch - warmup[stage]) : batch / microbatches;
+  const int64_t step = step_of(batch);
+  return late(step) ? std::max(sync_steps, step - warmup[stage]) : step;
 }
 
 std::vector<Op> Schedule::ops(int stage, int64_t step, int64_t steps) const {
@@ -36,17 +48,20 @@ std::vector<Op> Schedule::ops(int stage, int64_t step, int64_t steps) const {
     throw std::invalid_argument(fmt::format("[pipeline.schedule] there is no step {} of {}", step, steps));
 
   std::vector<Op> ops;
-  if (asynchronous()) {
+  if (late(step)) {
     const int64_t w = warmup[stage];
     const auto exists = [&](int64_t b) { return steps == 0 || b < steps; };
-    if (step == 0)
-      for (int64_t b = 0; b < w && exists(b); ++b) ops.push_back({OpKind::forward, b});
-    if (exists(step + w)) ops.push_back({OpKind::forward, step + w});
-    ops.push_back({OpKind::backward, step});
+    const auto forward = [&](int64_t b) {
+      if (exists(b)) ops.push_back({OpKind::forward, first_batch(b)});
+    };
+    if (step == sync_steps)
+      for (int64_t b = step; b < step + w; ++b) forward(b);
+    forward(step + w);
+    ops.push_back({OpKind::backward, first_batch(step)});
   } else {
-    const int64_t M = microbatches, first = step * M;
-    const int64_t ahead = name == "gpipe" ? M : std::min<int64_t>(stages - 1 - stage, M);
-    const bool split = name == "zero_bubble_h1";
+    const int64_t M = microbatches_of(step), first = first_batch(step);
+    const int64_t ahead = name_at(step) == "gpipe" ? M : std::min<int64_t>(stages - 1 - stage, M);
+    const bool split = name_at(step) == "zero_bubble_h1";
     for (int64_t i = 0; i < ahead; ++i) ops.push_back({OpKind::forward, first + i});
     for (int64_t i = 0; i < M; ++i) {
       if (ahead + i < M) ops.push_back({OpKind::forward, first + ahead + i});
@@ -60,7 +75,13 @@ std::vector<Op> Schedule::ops(int stage, int64_t step, int64_t steps) const {
   return ops;
 }
 
-std::vector<std::string> schedule_names() { return {"gpipe", "1f1b", "zero_bubble_h1", "async_1f1b"}; }
+std::vector<std::string> synchronous_names() { return {"gpipe", "1f1b", "zero_bubble_h1"}; }
+
+std::vector<std::string> schedule_names() {
+  auto names = synchronous_names();
+  names.emplace_back("async_1f1b");
+  return names;
+}
 
 Schedule make_schedule(const std::string& name, int stages, int64_t microbatches, int64_t hop) {
   const auto names = schedule_names();
@@ -80,9 +101,28 @@ Schedule make_schedule(const std::string& name, int stages, int64_t microbatches
   return schedule;
 }
 
+Schedule starting_with(Schedule schedule, int64_t steps, const std::string& name, int64_t microbatches) {
+  if (steps < 0) throw BadInput("pipeline.sync_steps must be at least 0, got {}", steps);
+  if (steps == 0) return schedule;
+  if (!schedule.asynchronous())
+    throw BadInput("pipeline.sync_steps needs an asynchronous schedule, got \"{}\"", schedule.name);
+  const auto names = synchronous_names();
+  if (std::ranges::find(names, name) == names.end())
+    throw BadInput("pipeline.sync_schedule must be one of {}, got \"{}\"", fmt::join(names, ", "), name);
+  at_least_1("microbatches", microbatches);
+  schedule.sync_steps = steps, schedule.sync_name = name, schedule.sync_microbatches = microbatches;
+  return schedule;
+}
+
+Schedule continued(Schedule schedule, int64_t after_steps) {
+  schedule.sync_steps = std::max<int64_t>(0, schedule.sync_steps - after_steps);
+  return schedule;
+}
+
 PeakStash peak_stash(const Schedule& schedule, int stage, int64_t steps) {
   check_stage(schedule, stage);
-  const int64_t enough = steps > 0 ? steps : 2 * schedule.warmup[stage] + 2;  // for every version to come and go
+  // for every version to come and go
+  const int64_t enough = steps > 0 ? steps : schedule.sync_steps + 2 * schedule.warmup[stage] + 2;
   std::vector<Op> ops;
   for (int64_t step = 0; step < enough; ++step)
     for (const Op& op : schedule.ops(stage, step, steps)) ops.push_back(op);
@@ -91,14 +131,18 @@ PeakStash peak_stash(const Schedule& schedule, int stage, int64_t steps) {
   for (size_t i = 0; i < ops.size(); ++i)
     if (ops[i].kind == OpKind::backward) last_use[schedule.version(stage, ops[i].batch)] = i;
 
-  const OpKind lets_go = schedule.name == "zero_bubble_h1" ? OpKind::weights : OpKind::backward;
+  const auto lets_go = [&](const Op& op) {
+    if (op.kind != OpKind::weights && op.kind != OpKind::backward) return false;
+    const bool split = schedule.name_at(schedule.step_of(op.batch)) == "zero_bubble_h1";
+    return op.kind == (split ? OpKind::weights : OpKind::backward);
+  };
   std::set<int64_t> versions = {0};
   int64_t inputs = 0;
   PeakStash most{.versions = 1, .inputs = 0};
   for (size_t i = 0; i < ops.size(); ++i) {
     const auto [kind, batch] = ops[i];
     if (kind == OpKind::forward) ++inputs;
-    if (kind == lets_go) --inputs;
+    if (lets_go(ops[i])) --inputs;
     if (kind == OpKind::update) {
       std::erase_if(versions, [&](int64_t v) { return !last_use.contains(v) || last_use[v] < i; });
       versions.insert(batch + 1);

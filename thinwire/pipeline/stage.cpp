@@ -20,23 +20,27 @@ Stage::Stage(StageModule module, const StageOptions& options, comm::GroupPtr sta
              const MakeStrategy& make_strategy, const MakeStrategy& make_tie_strategy, dp::MeterPtr meter)
     : module_(std::move(module)),
       options_(options),
+      schedule_(continued(options.schedule, options.begin)),
       index_(stages->rank()),
       source_(std::move(source)),
       meter_(std::move(meter)),
       weights_(module_.parameters, module_.labels, options.activation.dtype),
+      late_channels_(schedule_.late(0)),
       begin_(options.begin) {
-  const Schedule& schedule = options_.schedule;
-  TORCH_CHECK(stages->size() == schedule.stages, "[pipeline.stage] the schedule is for ", schedule.stages,
+  TORCH_CHECK(stages->size() == schedule_.stages, "[pipeline.stage] the schedule is for ", schedule_.stages,
               " stages, the group has ", stages->size());
   TORCH_CHECK(!last() || module_.loss, "[pipeline.stage] the last stage needs a loss");
+  TORCH_CHECK(
+      options_.stash || (options_.predict == 0 && options_.rate_power == 0 && options_.schedule.sync_steps == 0),
+      "[pipeline.stage] predict, rate_power and sync_steps need the stash");
   rates_.resize(layout().groups.size());
   strategy_ = make_strategy(weights_);
   weights_.refresh();  // after replica 0's weights came
-  ring_.push_back(weights_.x);
-  for (int64_t i = 0; options_.stash && i < schedule.warmup[index_]; ++i) ring_.push_back(at::zeros_like(weights_.x));
-  peak_.versions = std::ssize(ring_);
-  if (!first()) up_ = std::make_unique<StageChannel>(stages, index_ - 1, options_.activation, meter_);
-  if (!last()) down_ = std::make_unique<StageChannel>(stages, index_ + 1, options_.activation, meter_);
+  const int64_t ahead = options_.stash ? schedule_.warmup[index_] : 0;
+  stash_ = std::make_unique<WeightStash>(weights_.x, ahead + 1, ahead > 0 ? options_.predict : 0);
+  const ActivationSpec spec = activation(late_channels_);
+  if (!first()) up_ = std::make_unique<StageChannel>(stages, index_ - 1, spec, meter_);
+  if (!last()) down_ = std::make_unique<StageChannel>(stages, index_ + 1, spec, meter_);
   make_tie(stages->split(0, index_), make_tie_strategy);
   for (size_t piece = 0; piece < layout().pieces.size(); ++piece) {
     const at::Tensor& parameter = weights_.parameters()[layout().pieces[piece].tensor];
@@ -55,44 +59,63 @@ void Stage::make_tie(const comm::GroupPtr& stages, const MakeStrategy& make_stra
   for (int i = 0; i < std::ssize(layout().pieces); ++i)
     if (weights_.parameters()[layout().pieces[i].tensor].is_same(module_.tied)) tied_piece_ = i;
   const bool apart = tied_piece_ < 0;
-  TORCH_CHECK(apart == options_.schedule.asynchronous(),
+  TORCH_CHECK(apart == schedule_.asynchronous(),
               "[pipeline.stage] a tied matrix is among the parameters if and only if the schedule is synchronous");
   if (apart) {
-    tie_ = std::make_unique<TiedWeights>(module_.tied, options_.activation.dtype, stages, options_.schedule.warmup[0],
-                                         options_.stash, make_strategy, meter_);
+    tie_ = std::make_unique<TiedWeights>(module_.tied, options_.activation.dtype, stages, schedule_.warmup[0],
+                                         options_.stash, options_.predict, make_strategy, meter_);
   } else {
     const optim::Piece& piece = layout().pieces[tied_piece_];
     tied_grad_ = weights_.grad.narrow(0, piece.at, piece.numel);
-    const int other = first() ? options_.schedule.stages - 1 : 0;
+    const int other = first() ? schedule_.stages - 1 : 0;
     other_end_ = std::make_unique<StageChannel>(stages, other, ActivationSpec{.shape = {tied_grad_.numel()}}, meter_);
   }
 }
 
+ActivationSpec Stage::activation(bool late) const {
+  ActivationSpec spec = options_.activation;
+  if (schedule_.asynchronous() && !late) spec.shape[0] /= schedule_.sync_microbatches;
+  return spec;
+}
+
+void Stage::reshape_channels(bool late) {
+  if (late == late_channels_) return;
+  late_channels_ = late;
+  for (auto* channel : {up_.get(), down_.get()})
+    if (channel) channel->restart(activation(late));
+}
+
 Batch Stage::batch_of(int64_t batch) {
-  const int64_t parts = options_.schedule.microbatches, t = begin_ + batch / parts + 1, part = batch % parts;
+  const int64_t step = schedule_.step_of(batch), t = begin_ + step + 1;
+  const int64_t parts = schedule_.microbatches_of(step), part = batch - schedule_.first_batch(step);
   if (!drawn_ || drawn_->first != t) drawn_ = {t, source_(t)};
   const int64_t n = drawn_->second.tokens.size(0) / parts;
   return {drawn_->second.tokens.narrow(0, part * n, n), drawn_->second.targets.narrow(0, part * n, n)};
 }
 
-void Stage::bind(int64_t version) {
-  if (bound_ == version) return;
-  weights_.bind(ring_[version % std::ssize(ring_)]);
-  bound_ = version;
+void Stage::bind(int64_t batch) {
+  const Bound wanted{schedule_.step_of(batch), options_.stash ? schedule_.version(index_, batch) : done()};
+  if (tie_) tie_->bind_for(wanted.minibatch, schedule_.version(0, batch));
+  if (bound_ == wanted) return;
+  weights_.bind(stash_->of(wanted.minibatch, wanted.version));
+  bound_ = wanted;
 }
 
 void Stage::with(const at::Tensor& weights, const at::Tensor& tied, const std::function<void()>& f) {
   weights_.bind(weights);
   if (tie_) tie_->with(tied);
-  bound_ = -1;
+  bound_ = {};
   f();
 }
 
 std::optional<double> Stage::step(int64_t t, double lr) {
-  TORCH_CHECK(t == begin_ + done_ + 1, "[pipeline.stage] step ", t, " does not follow ", begin_ + done_);
+  TORCH_CHECK(t == begin_ + done() + 1, "[pipeline.stage] step ", t, " does not follow ", begin_ + done());
+  reshape_channels(schedule_.late(done()));
   weights_.zero_grad();
+  if (tie_) tie_->zero_grad();
   loss_ = 0;
-  const auto ops = options_.schedule.ops(index_, done_, planned());
+  const int64_t parts = schedule_.microbatches_of(done());
+  const auto ops = schedule_.ops(index_, done(), planned());
   const bool defers = std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::weights; });
   const auto final_backward = std::ranges::find(ops.rbegin(), ops.rend(), OpKind::backward, &Op::kind);
   for (const Op& op : ops) {
@@ -124,17 +147,16 @@ std::optional<double> Stage::step(int64_t t, double lr) {
     }
   }
   if (!last()) return {};
-  return loss_ / static_cast<double>(options_.schedule.microbatches);
+  return loss_ / static_cast<double>(parts);
 }
 
 void Stage::forward(int64_t batch) {
   at::Tensor& input = inputs_[batch] = first() ? batch_of(batch).tokens : up_->recv();
-  peak_.inputs = std::max(peak_.inputs, std::ssize(inputs_) + std::ssize(deferred_));
+  peak_inputs_ = std::max<int64_t>(peak_inputs_, std::ssize(inputs_) + std::ssize(deferred_));
   if (last()) return;
   const auto begin = Clock::now();
   at::NoGradGuard no_grad;
-  bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
-  if (tie_) tie_->bind_for(batch);
+  bind(batch);
   down_->send(module_.forward(input));
   if (trace_) trace_->add(TraceKind::forward, begin, Clock::now(), batch);
 }
@@ -144,22 +166,22 @@ void Stage::backward(int64_t batch) {
   at::Tensor gradient;
   if (!last()) gradient = down_->recv();
   const auto begin = Clock::now();
-  bind(options_.stash ? options_.schedule.version(index_, batch) : done_);
-  if (tie_) tie_->zero_grad(), tie_->bind_for(batch);
+  bind(batch);
   const at::Tensor output = module_.forward(input);
   if (last()) {
     const at::Tensor loss = module_.loss(output, batch_of(batch).targets);
     const double value = loss.item<double>();
-    TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", begin_ + done_ + 1,
+    TORCH_CHECK(std::isfinite(value), "[pipeline] the loss is not finite at step ", begin_ + done() + 1,
                 ": try a smaller optim.lr, or optim.clip");
     loss_ += value;
-    const int64_t parts = options_.schedule.microbatches;
+    const int64_t parts = schedule_.microbatches_of(done());
     (parts == 1 ? loss : loss.div(parts)).backward();
   } else {
     output.backward(gradient);
   }
   if (!first()) up_->send(input.grad());
-  if (tie_) tie_->computed();
+  stash_->release(schedule_.step_of(batch));
+  if (tie_) tie_->release(schedule_.step_of(batch));
   if (trace_) trace_->add(TraceKind::backward, begin, Clock::now(), batch);
 }
 
@@ -169,21 +191,20 @@ void Stage::update(int64_t t, double lr) {
     other_end_->send(tied_grad_.clone());
     tied_grad_.add_(other_end_->recv());
   }
+  if (tie_) tie_->computed();
   const auto begin = Clock::now();
-  const double own = discounted(lr, t, index_);
-  std::ranges::fill(rates_, own);
-  const auto size = std::ssize(ring_);
-  strategy_->step(
-      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates_, .t = t});
-  ++done_;
-  if (tie_) tie_->update(t, discounted(lr, t, 0));
+  const bool late = schedule_.late(done());
+  std::ranges::fill(rates_, rate(lr, t, index_));
+  stash_->advance(*strategy_, weights_.grad, rates_, t);
+  if (tie_) tie_->update(t, rate(lr, t, 0), late);
   if (trace_) trace_->add(TraceKind::update, begin, Clock::now(), t - 1);
 }
 
-double Stage::discounted(double lr, int64_t t, int stage) const {
-  if (options_.stash) return lr;
+double Stage::rate(double lr, int64_t t, int stage) const {
+  const auto w = static_cast<double>(schedule_.warmup[stage]);
+  if (options_.stash) return lr / std::pow(1 + w, options_.rate_power);
   const double rho = 1 - std::min(static_cast<double>(t) / static_cast<double>(options_.discount_steps), 1.0);
-  return lr / std::pow(static_cast<double>(std::max<int64_t>(1, options_.schedule.warmup[stage])), rho);
+  return lr / std::pow(std::max(1.0, w), rho);
 }
 
 void Stage::drain() {
@@ -194,24 +215,21 @@ void Stage::drain() {
 void Stage::finish() {
   strategy_->finish(newest());
   if (tie_) tie_->finish();
-  bound_ = -1;
+  bound_ = {};
 }
 
-int64_t Stage::inputs_ahead(int stage) const {
-  const int64_t ahead = done_ == 0 ? 0 : options_.schedule.warmup[stage];
-  return planned() == 0 ? ahead : std::min(ahead, planned() - done_);
+int64_t Stage::inputs_ahead(int stage, int64_t done) const {
+  const int64_t ahead = done <= schedule_.sync_steps ? 0 : schedule_.warmup[stage];
+  return planned() == 0 ? ahead : std::min(ahead, planned() - done);
 }
 
 State Stage::state() {
   State state;
   put(state, "begin", begin_, Scope::all_equal);
-  put(state, "done", done_, Scope::all_equal);
-  state["x"] = {newest(), Scope::per_replica};
-  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
-    state[fmt::format("stash.{}", age)] = {ring_[(done_ - age) % std::ssize(ring_)], Scope::per_replica};
+  stash_->put(state, "");
   if (!first()) {  // the first stage's are tokens, which can be drawn again
     for (const auto& [batch, input] : inputs_)
-      state[fmt::format("input.{}", batch - done_)] = {input, Scope::per_replica};
+      state[fmt::format("input.{}", schedule_.step_of(batch) - done())] = {input, Scope::per_replica};
     up_->prefetch(inputs_ahead(index_ - 1) - inputs_ahead(index_));
     int64_t k = inputs_ahead(index_);
     for (const at::Tensor& input : up_->prefetched()) state[fmt::format("input.{}", k++)] = {input, Scope::per_replica};
@@ -224,31 +242,33 @@ State Stage::state() {
 }
 
 void Stage::load(const State& state) {
-  TORCH_CHECK(done_ == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
+  TORCH_CHECK(done() == 0, "[pipeline.stage] a checkpoint is loaded before the first step");
   const int64_t most = options_.steps > 0 ? options_.steps : kMostSteps;
   begin_ = get_int(state, "begin", 0, most);
-  done_ = get_int(state, "done", 0, most - begin_);
-  get(state, "x", newest());
-  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
-    get(state, fmt::format("stash.{}", age), ring_[(done_ - age) % std::ssize(ring_)]);
+  schedule_ = continued(options_.schedule, begin_);
+  const int64_t steps = get_int(state, "done", 0, most - begin_);
+  stash_->get(state, "", steps, inputs_ahead(index_, steps));
+  reshape_channels(schedule_.late(std::max<int64_t>(0, done() - 1)));  // they change at the beginning of a step
   const int64_t kept = inputs_ahead(index_), sent = first() ? kept : inputs_ahead(index_ - 1);
   for (int64_t k = 0; k < sent; ++k) {
+    const int64_t batch = schedule_.first_batch(done() + k);
     if (first()) {
-      inputs_[done_ + k] = batch_of(done_ + k).tokens;
+      inputs_[batch] = batch_of(batch).tokens;
       continue;
     }
     at::Tensor input = at::empty(options_.activation.shape, options_.activation.dtype);
     get(state, fmt::format("input.{}", k), input);
     if (k < kept)
-      inputs_[done_ + k] = input;
+      inputs_[batch] = input;
     else
       up_->restore(input);
   }
   if (up_) up_->get(state, "up.");
   if (down_) down_->get(state, "down.");
-  bound_ = -1;
+  bound_ = {};
   strategy_->load(with_prefix(state, "strategy."));
-  if (tie_) tie_->get(state, "tie.", done_);
+  if (tie_)
+    tie_->get(state, "tie.", done(), done() - std::min(done(), schedule_.sync_steps), first() ? inputs_ahead(0) : 0);
 }
 
 }  // namespace thinwire::pipeline

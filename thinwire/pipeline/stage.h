@@ -20,14 +20,18 @@
 // and the result is that of one device. In an asynchronous one minibatches are b = 0, 1, .., update b leaves version
 // b + 1 of the weights, and w_j newer minibatches have passed F when B(b) runs. Two ways to deal with that:
 //
-//   stash       F and B of minibatch b use version max(0, b - w): w + 1 versions in a ring of buffers, so that B is the
-//               gradient of the very function that F computed. An update reads the newest and writes the buffer that
-//               B(b) used for the last time, so nothing is copied.
+//   stash       F and B of minibatch b use version max(0, b - w), or what is predicted from it (weight_stash.h): B is
+//               the gradient of the very function that F computed. The learning rate is divided by
+//               (1 + w)^rate_power, from the first update on.
 //   no stash    B(b) uses the newest version instead, with F(b)'s input: one version. The learning rate is divided by
 //               max(1, w)^rho, rho = 1 - min(t / discount_steps, 1), and beta1 is .9 + .09 (P-1-j)/P.
 //
+// Where an asynchronous schedule begins with steps of a synchronous one, a step's rows are divided into microbatches
+// until then, and messages change their shape after it.
+//
 // A tied matrix is among the parameters of both ends in a synchronous schedule, where each adds the other's gradient
-// before its update; in an asynchronous one it has a strategy of its own (tied_weights.h) and is among neither's.
+// before its update; in an asynchronous one it has a strategy of its own (tied_weights.h), from the first update on,
+// and is among neither's.
 //
 // Weights depend on options and data only, never on the links: what is late is waited for, and gradients are summed in
 // the order of microbatches.
@@ -43,6 +47,7 @@
 #include "thinwire/pipeline/schedule.h"
 #include "thinwire/pipeline/stage_channel.h"
 #include "thinwire/pipeline/tied_weights.h"
+#include "thinwire/pipeline/weight_stash.h"
 
 namespace thinwire::pipeline {
 
@@ -69,12 +74,13 @@ using Source = std::function<Batch(int64_t t)>;
 using MakeStrategy = std::function<dp::StrategyPtr(const optim::Flat& weights)>;
 
 struct StageOptions {
-  Schedule schedule;
-  int64_t steps = 0;              // how many there will be; 0: unknown, the pipeline is never drained
-  int64_t begin = 0;              // of them, how many were done before this pipeline was filled
-  bool stash = true;              // see above; synchronous schedules need none
-  int64_t discount_steps = 7000;  // without stash, >= 1
-  ActivationSpec activation;      // of a microbatch, between stages
+  Schedule schedule;                   // of a whole run, `begin` steps of which were done
+  int64_t steps = 0;                   // how many there will be; 0: unknown, the pipeline is never drained
+  int64_t begin = 0;                   // of them, how many were done before this pipeline was filled
+  bool stash = true;                   // see above; synchronous schedules need none
+  int64_t discount_steps = 7000;       // without stash, >= 1
+  double predict = 0, rate_power = 0;  // >= 0, with stash
+  ActivationSpec activation;           // of a microbatch, between stages; of a minibatch in a synchronous beginning
 };
 
 // beta1 of stage j of P without stash.
@@ -98,7 +104,7 @@ class Stage {
   std::optional<double> step(int64_t t, double lr);
 
   // The newest weights.
-  at::Tensor newest() const { return ring_[done_ % std::ssize(ring_)]; }
+  at::Tensor newest() const { return stash_->newest(); }
   // Calls f() with the module's parameters showing other weights (an evaluation); the next step shows its own again. A
   // stage with tied weights of their own needs that matrix, too.
   void with(const at::Tensor& weights, const at::Tensor& tied, const std::function<void()>& f);
@@ -107,12 +113,12 @@ class Stage {
   const optim::Layout& layout() const { return weights_.layout(); }
   const StageModule& module() const { return module_; }
   bool first() const { return index_ == 0; }
-  bool last() const { return index_ == options_.schedule.stages - 1; }
+  bool last() const { return index_ == schedule_.stages - 1; }
 
-  // For checkpoints: all versions, the stored inputs, and what the stage before has sent already (waited for). Between
-  // steps, on all stages together (every stage has done step t). Entries alias live memory: copy or write them before
-  // the next step. load() goes before the first step, with options that give the same schedule; c10::Error where an
-  // entry is missing or does not fit.
+  // For checkpoints: all versions, predicted ones as they are, the stored inputs, and what the stage before has sent
+  // already (waited for). Between steps, on all stages together (every stage has done step t). Entries alias live
+  // memory: copy or write them before the next step. load() goes before the first step, with options that give the same
+  // schedule; BadInput where an entry is missing, does not fit, or is out of range.
   State state();
   void load(const State& state);
   // Waits until the exchanges in flight between replicas have arrived; none is applied by that.
@@ -121,7 +127,7 @@ class Stage {
   void finish();
 
   // The most versions and inputs it has stored at once so far; schedule.h's peak_stash() says it beforehand.
-  PeakStash peak_stash() const { return peak_; }
+  PeakStash peak_stash() const { return {.versions = stash_->peak(), .inputs = peak_inputs_}; }
   void record(const TracePtr& trace) { trace_ = trace; }  // what it computes; waits are the meter's
 
  private:
@@ -129,20 +135,25 @@ class Stage {
   void backward(int64_t batch);
   void make_tie(const comm::GroupPtr& stages, const MakeStrategy& make_strategy);
   void update(int64_t t, double lr);
-  double discounted(double lr, int64_t t, int stage) const;  // without stash
-  void bind(int64_t version);
+  double rate(double lr, int64_t t, int stage) const;  // of a stage
+  ActivationSpec activation(bool late) const;
+  void reshape_channels(bool late);
+  void bind(int64_t batch);
   Batch batch_of(int64_t microbatch);
-  int64_t inputs_ahead(int stage) const;
+  int64_t inputs_ahead(int stage, int64_t done) const;  // that have had their F after so many updates
+  int64_t inputs_ahead(int stage) const { return inputs_ahead(stage, done()); }
   int64_t planned() const { return options_.steps == 0 ? 0 : options_.steps - begin_; }
+  int64_t done() const { return stash_->done(); }  // updates since begin_
 
   StageModule module_;
   const StageOptions options_;
+  Schedule schedule_;  // of the steps since begin_
   const int index_;
   const Source source_;
   const dp::MeterPtr meter_;
   optim::Flat weights_;
   dp::StrategyPtr strategy_;
-  std::vector<at::Tensor> ring_;                                    // version v is in v mod its size
+  std::unique_ptr<WeightStash> stash_;
   std::map<int64_t, at::Tensor> inputs_;                            // from F to B
   std::map<int64_t, std::vector<std::function<void()>>> deferred_;  // from B to W
   std::unique_ptr<TiedWeights> tie_;
@@ -150,13 +161,16 @@ class Stage {
   int tied_piece_ = -1;
   at::Tensor tied_grad_;
   std::unique_ptr<StageChannel> up_, down_;  // towards stage 0, towards the last
+  bool late_channels_;                       // they are past a synchronous beginning
   int64_t begin_;                            // steps that were done before; versions and minibatches count from there
-  int64_t done_ = 0;                         // updates since
-  int64_t bound_ = -1;                       // version the model computes with now
-  bool announces_ = false;                   // this backward completes gradients
-  double loss_ = 0;                          // of this step so far
+  struct Bound {
+    int64_t minibatch = -1, version = -1;
+    friend bool operator==(const Bound&, const Bound&) = default;
+  } bound_;                                         // what the model computes with now
+  bool announces_ = false;                          // this backward completes gradients
+  double loss_ = 0;                                 // of this step so far
   std::optional<std::pair<int64_t, Batch>> drawn_;  // the last step's rows
-  PeakStash peak_;
+  int64_t peak_inputs_ = 0;
   std::vector<double> rates_;  // learning rates, by group
   TracePtr trace_;
   std::vector<dp::GradHookPtr> hooks_;  // last: they call what is above

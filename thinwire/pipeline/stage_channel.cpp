@@ -76,7 +76,8 @@ void StageChannel::check_finite(bool finite) const {
 void StageChannel::release_sent() {
   for (; !sent_.empty() && sent_.front().work->done(); sent_.pop_front()) {
     sent_.front().work->wait();  // throws what went wrong
-    if (codec_) free_.push_back(std::move(sent_.front().message));
+    const auto bytes = codec_ ? codec_->bytes(c10::multiply_integers(activation_.shape)) : 0;
+    if (codec_ && sent_.front().message.numel() == bytes) free_.push_back(std::move(sent_.front().message));
   }
 }
 
@@ -123,6 +124,16 @@ at::Tensor StageChannel::recv() {
     return x;
   }
   return from_wire();
+}
+
+void StageChannel::restart(const ActivationSpec& activation) {
+  TORCH_CHECK(masks_.empty() && prefetched_.empty(), "[pipeline.channel] between stages ", stages_->rank(), " and ",
+              peer_, " something is in flight");
+  activation_ = activation;
+  threshold_.reset();
+  if (const auto keep = activation.codec.keep()) threshold_.emplace(*keep, activation.codec.renew);
+  free_.clear();
+  incoming_ = at::Tensor();
 }
 
 void StageChannel::prefetch(int64_t count) {

@@ -57,6 +57,10 @@ class StageChannel {
   // read it.
   at::Tensor recv();
 
+  // From the next message on, to both sides, they are of another shape; a threshold starts anew. No activation may be
+  // without its gradient, and none prefetched: c10::Error. Does not block; what was sent before still arrives.
+  void restart(const ActivationSpec& activation);
+
   // For checkpoints, which are taken while messages are in flight. prefetch() blocks until `count` messages are here
   // that recv() has not returned yet; afterwards, if the other side has sent no more, nothing is in flight in this
   // direction. prefetched() are these messages, in order, without removing them; restore() appends one, in a channel
@@ -66,7 +70,7 @@ class StageChannel {
   void restore(at::Tensor x) { prefetched_.push_back(std::move(x)); }
 
   // The rest of what later messages depend on: the threshold and the masks, those of prefetched messages included. Call
-  // put() after prefetch(). get() throws c10::Error for entries that are missing or do not fit.
+  // put() after prefetch(). get() throws BadInput for entries that are missing or do not fit.
   void put(State& state, const std::string& prefix) const;
   void get(const State& state, const std::string& prefix);
 
@@ -82,7 +86,7 @@ class StageChannel {
 
   const comm::GroupPtr stages_;
   const int peer_;
-  const ActivationSpec activation_;
+  ActivationSpec activation_;
   const compress::CodecPtr codec_;      // null: as it is, or thresholded
   std::optional<Threshold> threshold_;  // used by the upstream side alone
   struct Sent {

@@ -11,29 +11,28 @@
 namespace thinwire::pipeline {
 
 TiedWeights::TiedWeights(const at::Tensor& matrix, at::ScalarType compute, comm::GroupPtr stages, int64_t warmup,
-                         bool stash, const MakeStrategy& make_strategy, const dp::MeterPtr& meter)
+                         bool stash, double predict, const MakeStrategy& make_strategy, const dp::MeterPtr& meter)
     : first_(stages->rank() == 0),
-      stash_(stash),
+      keeps_versions_(first_ && stash),
       warmup_(warmup),
       weights_({{matrix}}, {.names = {"the tied matrix"}}, compute),
       strategy_(make_strategy(weights_)),
+      stash_(weights_.x, keeps_versions_ ? warmup + 1 : 1, warmup > 0 ? predict : 0),
       channel_(stages, first_ ? stages->size() - 1 : 0, {.shape = {weights_.layout().numel}}, meter),
       rates_(weights_.layout().groups.size()) {
   weights_.refresh();
-  ring_.push_back(weights_.x);
-  for (int64_t i = 0; first_ && stash_ && i < warmup_; ++i) ring_.push_back(at::zeros_like(weights_.x));
 }
 
-void TiedWeights::bind_for(int64_t batch) {
-  const int64_t version = first_ && stash_ ? std::max<int64_t>(0, batch - warmup_) : done_;
-  if (bound_ == version) return;
-  weights_.bind(ring_[version % std::ssize(ring_)]);
-  bound_ = version;
+void TiedWeights::bind_for(int64_t minibatch, int64_t version) {
+  if (!keeps_versions_) version = stash_.done();
+  if (bound_ == std::pair(minibatch, version)) return;
+  weights_.bind(stash_.of(minibatch, version));
+  bound_ = {minibatch, version};
 }
 
 void TiedWeights::with(const at::Tensor& weights) {
   weights_.bind(weights);
-  bound_ = -1;
+  bound_ = {-1, -1};
 }
 
 void TiedWeights::computed() {
@@ -42,9 +41,9 @@ void TiedWeights::computed() {
   channel_.send(own_.back().grad);
 }
 
-void TiedWeights::update(int64_t t, double lr) {
+void TiedWeights::update(int64_t t, double lr, bool late) {
   own_.back().t = t, own_.back().lr = lr;
-  if (first_ || std::ssize(own_) > warmup_) apply_next();
+  if (first_ || !late || std::ssize(own_) > warmup_) apply_next();
 }
 
 void TiedWeights::apply_next() {
@@ -52,23 +51,17 @@ void TiedWeights::apply_next() {
   own_.pop_front();
   at::add_out(weights_.grad, own.grad, channel_.recv());
   std::ranges::fill(rates_, own.lr);
-  const auto size = std::ssize(ring_);
-  strategy_->step(
-      {.x = ring_[done_ % size], .next = ring_[(done_ + 1) % size], .grad = weights_.grad, .lr = rates_, .t = own.t});
-  ++done_;
+  stash_.advance(*strategy_, weights_.grad, rates_, own.t);
 }
 
 void TiedWeights::finish() {
   while (!own_.empty()) apply_next();
   strategy_->finish(newest());
-  bound_ = -1;
+  bound_ = {-1, -1};
 }
 
 void TiedWeights::put(State& state, const std::string& prefix) {
-  thinwire::put(state, prefix + "done", done_, Scope::all_equal);
-  state[prefix + "x"] = {newest(), Scope::per_replica};
-  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
-    state[fmt::format("{}stash.{}", prefix, age)] = {ring_[(done_ - age) % std::ssize(ring_)], Scope::per_replica};
+  stash_.put(state, prefix);
   thinwire::put(state, prefix + "left", std::ssize(own_), Scope::all_equal);
   channel_.prefetch(std::ssize(own_));  // the first end has none left, and what the last needs was sent
   const auto others = channel_.prefetched();
@@ -82,13 +75,10 @@ void TiedWeights::put(State& state, const std::string& prefix) {
   add_prefixed(state, prefix + "strategy.", strategy_->state());
 }
 
-void TiedWeights::get(const State& state, const std::string& prefix, int64_t steps) {
-  const int64_t left = first_ ? 0 : std::min(steps, warmup_);  // with any other number an end would wait for ever
-  done_ = get_int(state, prefix + "done", steps - left, steps - left);
+void TiedWeights::get(const State& state, const std::string& prefix, int64_t steps, int64_t late, int64_t in_flight) {
+  const int64_t left = first_ ? 0 : std::min(late, warmup_);  // with any other number an end would wait for ever
+  stash_.get(state, prefix, steps - left, in_flight);
   get_int(state, prefix + "left", left, left);
-  thinwire::get(state, prefix + "x", newest());
-  for (int64_t age = 1; age < std::min<int64_t>(std::ssize(ring_), done_ + 1); ++age)
-    thinwire::get(state, fmt::format("{}stash.{}", prefix, age), ring_[(done_ - age) % std::ssize(ring_)]);
   for (int64_t k = 0; k < left; ++k) {
     const std::string name = fmt::format("{}left.{}.", prefix, k);
     own_.push_back({at::empty_like(weights_.grad), get_int(state, name + "t", 1), get_double(state, name + "lr", 0)});
@@ -97,7 +87,7 @@ void TiedWeights::get(const State& state, const std::string& prefix, int64_t ste
     thinwire::get(state, name + "other", other);
     channel_.restore(other);
   }
-  bound_ = -1;
+  bound_ = {-1, -1};
   strategy_->load(with_prefix(state, prefix + "strategy."));
 }
 

@@ -30,15 +30,17 @@ double pitch(const train::PipelineRecord& pipeline) { return pipeline.costs.size
 // Steps, minibatches and the microbatches of a step count from 1 here.
 std::string number_in(const train::PipelineRecord& pipeline, const Block& block) {
   if (block.kind == OpKind::update) return "";
-  return std::to_string(pipeline.hop ? block.batch + 1 : block.batch % pipeline.microbatches + 1);
+  const auto place = pipeline.place_of(block.batch);
+  return std::to_string((place.synchronous ? place.part : place.step) + 1);
 }
 
 std::string tip(const train::PipelineRecord& pipeline, size_t stage, const Block& block) {
   std::string of = fmt::format("step {}", block.batch + 1);
-  if (block.kind != OpKind::update)
-    of = pipeline.hop ? fmt::format("minibatch {}", block.batch + 1)
-                      : fmt::format("microbatch {} of step {}", block.batch % pipeline.microbatches + 1,
-                                    block.batch / pipeline.microbatches + 1);
+  if (block.kind != OpKind::update) {
+    const auto place = pipeline.place_of(block.batch);
+    of = place.synchronous ? fmt::format("microbatch {} of step {}", place.part + 1, place.step + 1)
+                           : fmt::format("minibatch {}", place.step + 1);
+  }
   return fmt::format("stage {}, {}, {}: {}", stage, look(block.kind).name, of, time_text(block.end - block.begin));
 }
 
@@ -155,6 +157,22 @@ std::string schedule_html(const train::PipelineRecord& pipeline) {
        "later minibatches ahead meanwhile."}};
   const auto it = sentences.find(pipeline.schedule);
   return it == sentences.end() ? "" : it->second;
+}
+
+std::string change_html(const train::RunRecord& run) {
+  const train::SyncPart& sync = *run.pipeline->sync;
+  std::string out = fmt::format(
+      "The first <strong>{}</strong> step{} went by {} with {} microbatch{}, the rest by {}. Steps {} to {} show the "
+      "change: the pipeline empties and fills once more, and no stage waits for all.",
+      sync.steps, sync.steps == 1 ? "" : "s", escaped(sync.schedule), sync.microbatches,
+      sync.microbatches == 1 ? "" : "es", escaped(run.pipeline->schedule), sync.from_step, sync.to_step);
+  if (const auto& parts = run.result.sync; parts && parts->utilisation_after)
+    out += fmt::format(
+        " Stages computed for <strong>{}</strong> of the time before it and for <strong>{}</strong> after it; by the "
+        "plan {} and {}.",
+        percent_text(parts->utilisation), percent_text(*parts->utilisation_after), percent_text(sync.utilisation),
+        percent_text(run.pipeline->utilisation));
+  return out;
 }
 
 std::string pipeline_html(const train::RunRecord& run) {

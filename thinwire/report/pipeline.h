@@ -18,6 +18,8 @@ std::string pipeline_svg(const train::PipelineRecord& pipeline, const train::Pip
 std::string schedule_html(const train::PipelineRecord& pipeline);
 // How much of the time stages were idle, by the plan, as it was, and with hop 1; and what they keep.
 std::string pipeline_html(const train::RunRecord& run);
+// Of a run that begins synchronously: when and how it changes, and how much of the time each part computed.
+std::string change_html(const train::RunRecord& run);
 // Whether the gradient of the weights is an operation of its own; and what the colours mean, with it or without.
 bool has_weights(const train::PipelineRecord& pipeline);
 std::string pipeline_legend(bool weights);

@@ -138,8 +138,10 @@ std::string stages_text(const train::RunRecord& run) {
   const std::string schedule = run.key("pipeline", "schedule"), codec = run.key("pipeline", "codec");
   if (!schedule.empty()) text += ", " + schedule;
   if (const auto hop = run.key("pipeline", "hop"); !hop.empty()) text += " with hop " + hop;
-  if (const auto parts = run.key("pipeline", "microbatches"); !parts.empty())
-    text += fmt::format(" with {} microbatches", parts);
+  const std::string parts = run.key("pipeline", "microbatches"), first = run.key("pipeline", "sync_steps");
+  if (const bool changes = !first.empty() && first != "0"; changes)
+    text += fmt::format(", after {} steps of {}", first, run.key("pipeline", "sync_schedule"));
+  if (!parts.empty()) text += fmt::format(" with {} microbatches", parts);
   if (run.key("pipeline", "stash") == "false") text += ", backward with the newest weights";
   if (!codec.empty() && codec != "none") text += fmt::format(", {} between them", codec);
   return text;

@@ -94,7 +94,8 @@ std::string table(const Runs& runs) {
   }
   std::string out =
       "<table id=\"results\">\n<thead><tr><th>strategy</th><th>held-out loss<small>nats a token</small></th>";
-  if (base && runs.size() > 1) out += "<th>gap to all_reduce<small>nats a token</small></th>";
+  if (base && runs.size() > 1)
+    out += fmt::format("<th>gap to {}<small>nats a token</small></th>", escaped(base->label));
   out +=
       "<th>steps</th><th>time<small>s</small></th>"
       "<th>tokens/s</th><th>utilisation<small>time computing</small></th><th>exposed<small>s waiting</small></th>"
@@ -107,7 +108,8 @@ std::string table(const Runs& runs) {
     out += "<tr>" + cell("strategy", line_key(i, runs[i].label) + escaped(runs[i].label) +
                                          (r.finished ? "" : "&nbsp;<span class=\"state\">unfinished</span>"));
     out += cell("held-out loss", fixed_text(r.val_loss, 4), r.val_loss == best && runs.size() > 1 ? "best" : "");
-    if (base && runs.size() > 1) out += cell("gap to all_reduce", signed_text(gap, 4));
+    if (base && runs.size() > 1)
+      out += cell(fmt::format("gap to {}", escaped(base->label)).c_str(), signed_text(gap, 4));
     out += cell("steps", fmt::format("{}", r.steps)) + cell("time, s", fixed_text(r.seconds, 1));
     out += cell("tokens/s", short_count(r.tokens_per_s)) + cell("utilisation", percent_text(r.utilisation));
     out += cell("exposed, s", fixed_text(r.exposed_s, 1));
@@ -161,17 +163,26 @@ std::string pipeline_section(const Runs& runs) {
     weights |= has_weights(pipeline);
     if (const auto words = schedule_html(pipeline); schedules.find(words) == std::string::npos)
       schedules += " " + words;
-    const double seconds = std::max(pipeline.planned.seconds, pipeline.recorded.seconds);
     const double height = pipeline_height(pipeline);
-    pictured += fmt::format("<figure>\n<h3>{}</h3>\n<p>{}</p>\n", escaped(run.label), pipeline_html(run));
-    for (const auto& [name, picture] : {std::pair{"Planned", &pipeline.planned}, {"As it was", &pipeline.recorded}}) {
-      const auto* drawn = picture;  // a plain name: clang 14 captures no bindings
-      const std::string said = fmt::format("{}: {}", name, time_text(picture->seconds));
-      pictured +=
-          fmt::format("<p class=\"which\">{}</p>\n{}", said, pictures(whole_width(height, height), [&](Size size) {
-                        return pipeline_svg(pipeline, *drawn, "Pipeline of " + run.label + ", " + said, seconds, size);
-                      }));
+    const auto draw = [&](const train::PipelinePicture& planned, const train::PipelinePicture& recorded,
+                          const std::string& title) {
+      const double seconds = std::max(planned.seconds, recorded.seconds);
+      for (const auto& [name, picture] : {std::pair{"Planned", &planned}, {"As it was", &recorded}}) {
+        const auto* drawn = picture;  // a plain name: clang 14 captures no bindings
+        const std::string said = fmt::format("{}: {}", name, time_text(picture->seconds));
+        pictured +=
+            fmt::format("<p class=\"which\">{}</p>\n{}", said, pictures(whole_width(height, height), [&](Size size) {
+                          return pipeline_svg(pipeline, *drawn, title + ", " + said, seconds, size);
+                        }));
+      }
+    };
+    pictured += fmt::format("<figure>\n<h3>{}</h3>\n", escaped(run.label));
+    if (pipeline.sync) {
+      pictured += fmt::format("<p>{}</p>\n", change_html(run));
+      draw(pipeline.sync->planned, pipeline.sync->recorded, "Change of schedule of " + run.label);
     }
+    pictured += fmt::format("<p>{}</p>\n", pipeline_html(run));
+    draw(pipeline.planned, pipeline.recorded, "Pipeline of " + run.label);
     pictured += "</figure>\n";
   }
   if (pictured.empty()) return "";

@@ -52,6 +52,12 @@ Json to_json(const Result& r, const std::string& event) {
                {"weights_hash", r.weights_hash}};
   if (r.stage_bytes) json["stage_bytes"] = *r.stage_bytes;
   if (r.noise_scale) json["noise_scale"] = *r.noise_scale;
+  if (r.sync) {
+    json["sync_steps"] = r.sync->steps;
+    json["sync_seconds"] = r.sync->seconds;
+    json["sync_utilisation"] = r.sync->utilisation;
+    if (r.sync->utilisation_after) json["async_utilisation"] = *r.sync->utilisation_after;
+  }
   if (r.skipped > 0) json["skipped"] = r.skipped;
   if (!r.finished)  // what a stopped run does not know yet
     for (const char* key : {"val_loss", "finish_bytes", "finish_s"}) json.erase(key);

@@ -30,6 +30,17 @@ struct PipelinePicture {
   double idle() const;              // mean over the stages
 };
 
+// The beginning of a pipeline that works synchronously at first, and the change from it to what follows.
+struct SyncPart {
+  std::string schedule;
+  int64_t steps = 0, microbatches = 1;
+  double transfer_s = 0;
+  std::vector<StageCosts> costs;       // of a microbatch, by stage
+  double utilisation = 0;              // by the plan
+  int64_t from_step = 0, to_step = 0;  // in the pictures, with the change among them; from 1
+  PipelinePicture planned, recorded;
+};
+
 struct PipelineRecord {
   std::string schedule;
   int64_t microbatches = 1;
@@ -43,11 +54,24 @@ struct PipelineRecord {
   double utilisation = 0;                       // steady, by the plan: the share of time in which a stage computes
   std::optional<double> utilisation_hop_1;      // of the same stages and transfers with hop 1, where there is a hop
   PipelinePicture planned, recorded;
+  std::optional<SyncPart> sync;  // where there was one, and its traces are there
+
+  // Where a block's microbatch belongs: to which step, the how manieth of it (both from 0), in the synchronous way or
+  // not.
+  struct Place {
+    int64_t step, part;
+    bool synchronous;
+  };
+  Place place_of(int64_t batch) const;
 };
 
 // `traces`: of replica 0's stages, more may follow; `done`: steps of the whole run, of which the traces hold the last
-// ones. Nothing if they hold no step.
-std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::vector<TracePtr>& traces, int64_t done);
+// ones; `change`: traces that hold the steps around the end of a synchronous beginning. Nothing if they hold no step.
+std::optional<PipelineRecord> pipeline_record(const Recipe& recipe, const std::vector<TracePtr>& traces, int64_t done,
+                                              const std::vector<TracePtr>& change = {});
+
+// After so many steps the change from a synchronous beginning is over on all stages.
+int64_t steps_to_see_change(const Recipe& recipe);
 
 // The share of time in which a stage computes, mean over the stages, in a run without end.
 double steady_utilisation(const pipeline::Schedule& schedule, const std::vector<StageCosts>& costs, double transfer_s);

@@ -33,10 +33,11 @@ std::vector<std::string> section_names() {
   throw BadInput("{}: unknown section [{}]{}", path, name, did_you_mean_or_list(name, names, {"[", "]"}));
 }
 
-void check_strategy(const std::string& name, const std::string& place) {
-  const auto names = dp::strategy_names();
-  if (std::ranges::find(names, name) != names.end()) return;
-  throw BadInput("{}: there is no strategy '{}'{}", place, name, did_you_mean_or_list(name, names));
+void check_compared(const std::string& name, const std::string& place) {
+  const auto strategies = names_of(Compared::strategies), schedules = names_of(Compared::schedules);
+  for (const auto& names : {strategies, schedules})
+    if (std::ranges::find(names, name) != names.end()) return;
+  throw BadInput("{}: there is no strategy '{}'{}", place, name, did_you_mean_or_list(name, strategies));
 }
 
 toml::table parsed_by_toml(std::string_view toml, const std::string& path) {
@@ -162,6 +163,19 @@ void rename(Table& table, const std::string& section, const std::string& key, Va
   std::erase_if(table, [&](const auto& entry) { return has(before, entry.first) && !has(after, entry.first); });
 }
 
+// pipeline.preset reaches into [optim], where the recipe says nothing itself.
+std::map<std::string, Table> with_preset(std::map<std::string, Table> sections) {
+  const Table& pipeline = sections["pipeline"];
+  Table& optim = sections["optim"];
+  const auto says = [](const Table& table, const char* key, const char* word) {
+    const auto it = table.find(key);
+    return it != table.end() && it->second == Value(std::string(word));
+  };
+  if (says(pipeline, "preset", "steady") && says(optim, "name", "muon"))
+    optim.try_emplace("rest", std::string("nadamw"));
+  return sections;
+}
+
 }  // namespace
 
 int64_t Recipe::planned_steps() const {
@@ -209,14 +223,13 @@ RecipeText parse_recipe(std::string_view toml, const std::string& path) {
     }
     for (const auto& [strategy, overrides] : *table) {
       const std::string place = "compare." + std::string(strategy.str());
-      check_strategy(std::string(strategy.str()), path + ": [" + place + "]");
+      check_compared(std::string(strategy.str()), path + ": [" + place + "]");
       if (!overrides.is_table()) throw BadInput("{}: wanted a section [{}]", path, place);
       for (const auto& [section, keys] : *overrides.as_table()) {
         const std::string owner(section.str());
         if (std::ranges::find(names, owner) == names.end()) unknown_section(path, place + "." + owner);
         if (!keys.is_table()) throw BadInput("{}: wanted {}.{}.KEY = value", path, place, owner);
-        auto& own = text.per_strategy[std::string(strategy.str())][owner] =
-            to_table(*keys.as_table(), place + "." + owner);
+        auto& own = text.per_name[std::string(strategy.str())][owner] = to_table(*keys.as_table(), place + "." + owner);
         if (owner == "strategy" && own.contains("name"))
           throw BadInput("{}: {}.strategy.name cannot be set: the section is for one strategy", path, place);
       }
@@ -256,7 +269,9 @@ void set_keys(RecipeText& text, const std::vector<std::string>& assignments) {
       if (names_one(assignment) == names) set_key(text, assignment);
 }
 
-Recipe make_recipe(const RecipeText& text) {
+Recipe make_recipe(const RecipeText& given) {
+  RecipeText text = given;
+  text.sections = with_preset(std::move(text.sections));
   Recipe recipe;
   if (auto it = text.sections.find("train"); it != text.sections.end()) check_one_length(it->second);
   sections(
@@ -269,32 +284,46 @@ Recipe make_recipe(const RecipeText& text) {
   return recipe;
 }
 
-Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all) {
+std::vector<std::string> names_of(Compared what) {
+  if (what == Compared::strategies) return dp::strategy_names();
+  auto names = pipeline::schedule_names();
+  names.emplace_back("steady");
+  return names;
+}
+
+Recipe make_recipe_for(const RecipeText& text, Compared what, const std::string& name,
+                       const std::vector<std::string>& all) {
   RecipeText own = text;
-  Table& table = own.sections["strategy"];
-  const Table asked = table;
-  if (auto it = asked.find("name"); it != asked.end()) {  // not used here, but a typo is one
-    std::string name;
-    read(it->second, "strategy.name", name, one_of(dp::strategy_names()));
+  const std::string section = what == Compared::strategies ? "strategy" : "pipeline";
+  const Table asked = own.sections[section];
+  if (auto it = asked.find("name"); what == Compared::strategies && it != asked.end()) {
+    std::string typed;  // not used here, but a typo is one
+    read(it->second, "strategy.name", typed, one_of(dp::strategy_names()));
   }
-  table["name"] = strategy;
-  auto keys = [&](const std::string& name) {
-    Table with_name = asked;
-    with_name["name"] = name;
-    return keys_of("strategy", with_name);
+  const auto named = [&](const std::string& as) {
+    Table table = asked;
+    if (what == Compared::strategies) {
+      table["name"] = as;
+    } else {
+      table["preset"] = std::string(as == "steady" ? "steady" : "none");
+      table["schedule"] = std::string(as == "steady" ? "async_1f1b" : as);
+    }
+    return table;
   };
-  const auto own_keys = asked.contains("name") ? keys_of("strategy", asked) : std::vector<std::string>{};
-  for (const auto& entry : asked) {
-    const std::string& key = entry.first;
-    if (has(keys(strategy), key)) continue;
-    if (!has(own_keys, key) && std::ranges::none_of(all, [&](const auto& name) { return has(keys(name), key); }))
-      throw BadInput("unknown key strategy.{}: none of {} has it", key, fmt::join(all, ", "));
+  const bool is_named = what == Compared::schedules || asked.contains("name");
+  const auto own_keys = is_named ? keys_of(section, asked) : std::vector<std::string>{};
+  Table& table = own.sections[section] = named(name);
+  for (const auto& [key, value] : asked) {
+    if (has(keys_of(section, named(name)), key)) continue;
+    const auto has_it = [&, key = key](const auto& other) { return has(keys_of(section, named(other)), key); };
+    if (!has(own_keys, key) && std::ranges::none_of(all, has_it))
+      throw BadInput("unknown key {}.{}: none of {} has it", section, key, fmt::join(all, ", "));
     table.erase(key);
   }
-  if (auto it = text.per_strategy.find(strategy); it != text.per_strategy.end())
-    for (const auto& [section, keys] : it->second) {
-      if (section == "train") check_one_length(keys);
-      for (const auto& [key, value] : keys) set(own.sections, section, key, value);
+  if (auto it = text.per_name.find(name); it != text.per_name.end())
+    for (const auto& [of, keys] : it->second) {
+      if (of == "train") check_one_length(keys);
+      for (const auto& [key, value] : keys) set(own.sections, of, key, value);
     }
   return make_recipe(own);
 }

@@ -2,8 +2,8 @@
 //
 // In TOML it has a section for each owner of options ([model], [data], [optim], [strategy], [workers],
 // [pipeline], [link], [train]); the keys are the fields those options declare. Unknown sections and keys are errors
-// with the nearest name. Beside them, [compare.NAME] holds keys that `thinwire compare` uses for strategy NAME only
-// ("optim.lr = 0.002").
+// with the nearest name. Beside them, [compare.NAME] holds keys that `thinwire compare` uses for strategy or schedule
+// NAME only ("optim.lr = 0.002").
 #pragma once
 
 #include <filesystem>
@@ -129,9 +129,9 @@ void sections(F&& f, R& recipe) {
 
 // A recipe as text says it, before anything is checked.
 struct RecipeText {
-  std::string name;                                                  // for messages and folders: the file's stem
-  std::map<std::string, Table> sections;                             // section -> key -> value
-  std::map<std::string, std::map<std::string, Table>> per_strategy;  // [compare.NAME]
+  std::string name;                                              // for messages and folders: the file's stem
+  std::map<std::string, Table> sections;                         // section -> key -> value
+  std::map<std::string, std::map<std::string, Table>> per_name;  // [compare.NAME]
 };
 
 // BadInput with file and line if it is not TOML, or holds something a recipe cannot.
@@ -147,9 +147,13 @@ void set_keys(RecipeText& text, const std::vector<std::string>& assignments);
 // Checks everything: BadInput that starts with the key, or that names the keys that do not fit together. Paths become
 // absolute, and an empty data.path what it stands for.
 Recipe make_recipe(const RecipeText& text);
-// The recipe for one strategy of a comparison. Keys of [strategy] that it does not have are left out; a key that
-// neither one of `all` nor the recipe's own strategy has is BadInput.
-Recipe make_recipe_for(const RecipeText& text, const std::string& strategy, const std::vector<std::string>& all);
+// What `thinwire compare` compares; and what may be: strategies, or schedules of a pipeline and their presets.
+enum class Compared { strategies, schedules };
+std::vector<std::string> names_of(Compared what);
+// The recipe for one of the names `all` of a comparison. Keys of [strategy] (or [pipeline]) that it does not have are
+// left out; a key that neither one of `all` nor the recipe itself has is BadInput.
+Recipe make_recipe_for(const RecipeText& text, Compared what, const std::string& name,
+                       const std::vector<std::string>& all);
 
 // Complete: every default is written out, with its meaning. Reading it gives the recipe back.
 std::string to_toml(const Recipe& recipe);

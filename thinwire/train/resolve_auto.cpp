@@ -58,7 +58,8 @@ std::optional<ProbeCosts> probe(Recipe recipe, int64_t steps, const RunOptions& 
   recipe.train.tokens = 0, recipe.train.seconds = 0;
   recipe.train.steps = kFirst + steps;
   recipe.train.eval_every = 0, recipe.train.eval_windows = 1;
-  Stopwatch watch;  // told on rank 0 only
+  recipe.pipeline.sync_steps = {};  // what comes after them is to be measured
+  Stopwatch watch;                  // told on rank 0 only
   if (!run_rank(recipe, {.dir = {}, .stop = options.stop}, watch, world).finished) return {};
   const at::Tensor numbers = at::zeros({2}, at::kDouble);
   numbers[0] = (watch.last.compute_s - watch.first.compute_s) / static_cast<double>(steps);
@@ -221,6 +222,7 @@ Resolved resolve_auto(const Recipe& recipe, const RunOptions& options, comm::Wor
     resolved.recipe.strategy.slices.delay = asked;
   }
   if (delay) resolve_delay(resolved, options, world);
+  resolved.recipe.pipeline.sync_steps = {.count = sync_steps_of(recipe)};
   return resolved;
 }
 
@@ -229,6 +231,7 @@ void keep_resolved(Recipe& recipe, const Recipe& before) {
     slices->delay = before.strategy.slices.delay;
   if (recipe.pipeline.hop.automatic) recipe.pipeline.hop = before.pipeline.hop;
   if (recipe.pipeline.cut == "measured") recipe.pipeline.cut = before.pipeline.cut;
+  recipe.pipeline.sync_steps = {.count = sync_steps_of(recipe)};
 }
 
 }  // namespace thinwire::train

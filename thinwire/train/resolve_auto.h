@@ -22,6 +22,8 @@ struct Resolved {
 // trained with hop 1 for the time of a stage, and an activation is sent to and fro for the time of a transfer; the hop
 // is the first that would reach a utilisation of 98 % with transfers a quarter longer than that.
 //
+// pipeline.sync_steps: a share becomes a number.
+//
 // Collective: all ranks measure, rank 0 decides, all return the same recipe.
 Resolved resolve_auto(const Recipe& recipe, const RunOptions& options, comm::World& world);
 

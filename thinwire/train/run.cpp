@@ -55,7 +55,8 @@ class Rank {
         resumed_(step_to_resume()),
         warm_start_(warm_start()),
         worker_(make_worker(recipe, text_, mesh_, warm_start_ ? &*warm_start_ : nullptr)),
-        control_(mesh_.control, worker_->lead(), expected_step_seconds()) {
+        control_(mesh_.control, worker_->lead(), expected_step_seconds()),
+        sync_steps_(mesh_.shape.stages > 1 ? sync_steps_of(recipe) : 0) {
     worker_->record(trace_);
   }
 
@@ -208,6 +209,7 @@ class Rank {
     while (!stop && (planned == 0 || step_ < planned)) {
       worker_->measure_staleness(recipe_.train.eval_every > 0 && (step_ + 1) % recipe_.train.eval_every == 0);
       const auto loss = worker_->step(++step_);
+      keep_change();
       control_.post(step_, wants_to_stop(), wants_to_save(), loss, worker_->costs(), worker_->norms());
       const auto posted = Clock::now();
       stop = report(/*all=*/false);
@@ -221,6 +223,15 @@ class Rank {
     drain_s_ = seconds_since(begin);
     stop |= report(true);
     stopped_from_outside_ = stop && asked_from_outside();
+  }
+
+  // Later steps will push the change of schedule out of the trace.
+  void keep_change() {
+    if (sync_steps_ == 0 || step_ != steps_to_see_change(recipe_)) return;
+    change_ = std::make_shared<Trace>(1024);
+    for (int kind = 0; kind < kTraceKinds; ++kind)
+      for (const Interval& i : trace_->of(static_cast<TraceKind>(kind)))
+        change_->add(static_cast<TraceKind>(kind), i.begin, i.end, i.number);
   }
 
   bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
@@ -349,16 +360,17 @@ class Rank {
     done.finish_bytes = mean[1];
     const at::Tensor agreed = worker_->agreed();  // all ranks: it may take an exchange
     const auto traces = gather_traces(world_, *trace_);
+    const auto change = change_ ? gather_traces(world_, *change_) : traces;
     if (is_rank0() && !options_.dir.empty()) {
       const comm::KeepAlive slow_disk(world_.group->transport());
-      retry([&] { metrics_->sync(), write_model(agreed), write_record(done, traces); },
+      retry([&] { metrics_->sync(), write_model(agreed), write_record(done, traces, change); },
             [] { return std::string("the result"); });
     }
     return done;
   }
 
   // result.json, timeline.json and pipeline.json: what the report needs beside recipe and metrics.
-  void write_record(const Result& done, const std::vector<TracePtr>& traces) {
+  void write_record(const Result& done, const std::vector<TracePtr>& traces, const std::vector<TracePtr>& change) {
     auto record = to_json(done, "done");
     record["parameters"] = worker_->model().numel();
     record["replicas"] = recipe_.workers.replicas;
@@ -372,7 +384,7 @@ class Rank {
     const int64_t shown = std::clamp<int64_t>(3 * dp::traits_of(recipe_.strategy).round_steps, 12, 60);
     write_file(options_.dir / "timeline.json", {timeline(traces, step_, shown).dump(), "\n"});
     if (mesh_.shape.stages == 1) return;
-    if (const auto pipeline = pipeline_record(recipe_, traces, step_))
+    if (const auto pipeline = pipeline_record(recipe_, traces, step_, change))
       write_file(options_.dir / "pipeline.json", {to_json(*pipeline).dump(), "\n"});
   }
 
@@ -382,7 +394,8 @@ class Rank {
         means_over(*mesh_.control,
                    {costs.seconds, costs.compute_s, costs.exposed_s, static_cast<double>(costs.wire_bytes),
                     static_cast<double>(worker_->setup_bytes()), costs.update_s, static_cast<double>(costs.stage_bytes),
-                    static_cast<double>(world_.group->ledger().sent() + mesh_.control->ledger().sent())});
+                    static_cast<double>(world_.group->ledger().sent() + mesh_.control->ledger().sent()),
+                    costs.sync_seconds, costs.sync_exposed_s});
     Result r{.strategy = recipe_.strategy.name, .finished = finished, .steps = step_};
     r.tokens = (step_ - first_) * recipe_.tokens_per_step();
     r.seconds = mean[0];
@@ -397,6 +410,10 @@ class Rank {
     r.utilisation = busy > 0 ? r.compute_s / busy : 1;
     r.tokens_per_s = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
     r.noise_scale = noise_.batch();
+    if (sync_steps_ > 0 && mean[8] > 0) {
+      r.sync = {.steps = std::min(sync_steps_, step_), .seconds = mean[8], .utilisation = 1 - mean[9] / mean[8]};
+      if (busy > mean[8]) r.sync->utilisation_after = 1 - (r.exposed_s - mean[9]) / (busy - mean[8]);
+    }
     r.skipped = static_cast<int64_t>(sums_over(*mesh_.control, {static_cast<double>(costs.skipped)})[0]);
     const at::Tensor agreed = worker_->agreed();
     if (is_rank0()) r.weights_hash = optim::weights_hash(worker_->layout(), agreed);
@@ -422,6 +439,8 @@ class Rank {
   const std::optional<WarmStart> warm_start_;
   const std::unique_ptr<Worker> worker_;
   Control control_;
+  const int64_t sync_steps_;  // of a pipeline that begins with synchronous ones
+  TracePtr change_;           // the trace as it was soon after them
   NoiseScale noise_;
   Metrics* metrics_ = nullptr;
   int64_t step_ = 0, saved_ = -1;
@@ -438,6 +457,7 @@ constexpr int64_t kMostRanks = 1024;
 // Numbers that do not fit together fail here, once, before anything is written.
 void check(const Recipe& recipe) {
   const auto model = models::make_model(recipe.model, data::kVocabulary, {});
+  check_lateness(recipe);
   if (recipe.workers.stages > 1) check_stages(recipe, *model);
   if (recipe.workers.stages > 1 && recipe.train.on_divergence == "skip")
     throw BadInput("train.on_divergence = \"skip\" is for replicas in one piece: workers.stages must be 1, got {}",

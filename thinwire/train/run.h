@@ -54,6 +54,12 @@ struct Result {
   std::string weights_hash = {};
   std::optional<double> noise_scale = {};  // where the strategy averages gradients
   int64_t skipped = 0;                     // updates of all replicas that were left out: train.on_divergence
+  struct SyncPart {                        // of a pipeline that begins with synchronous steps
+    int64_t steps = 0;
+    double seconds = 0, utilisation = 0;
+    std::optional<double> utilisation_after = {};  // of the asynchronous steps, once there are some
+  };
+  std::optional<SyncPart> sync = {};
 };
 
 // What is known before the first step.

@@ -110,6 +110,13 @@ void read_result(RunRecord& run) {
                                                           {"finish_s", &r.finish_s}})
     *field = number_of(json, key, place);
   if (const double bytes = number_of(json, "stage_bytes", place); std::isfinite(bytes)) r.stage_bytes = bytes;
+  if (const int64_t steps = whole_of(json, "sync_steps", place); steps > 0) {
+    r.sync = {.steps = steps,
+              .seconds = number_of(json, "sync_seconds", place),
+              .utilisation = number_of(json, "sync_utilisation", place)};
+    if (const double after = number_of(json, "async_utilisation", place); std::isfinite(after))
+      r.sync->utilisation_after = after;
+  }
   r.weights_hash = text_of(json, "weights_hash", place);
   run.parameters = whole_of(json, "parameters", place);
   if (const double entropy = number_of(json, "entropy", place); std::isfinite(entropy)) run.entropy = entropy;
@@ -183,7 +190,8 @@ std::vector<fs::path> runs_below(const fs::path& dir) {
   std::ranges::sort(found);
   if (path_exists(dir / "results.jsonl"))
     for_lines(dir / "results.jsonl", [&](const Json& json, const std::string& place) {
-      const auto at = std::ranges::find(found, dir / text_of(json, "strategy", place));
+      const std::string schedule = text_of(json, "schedule", place);  // where schedules were compared
+      const auto at = std::ranges::find(found, dir / (schedule.empty() ? text_of(json, "strategy", place) : schedule));
       if (at == found.end()) return;
       ordered.push_back(*at);
       found.erase(at);

@@ -24,6 +24,8 @@ StageWorker::StageWorker(const Recipe& recipe, std::shared_ptr<const data::Text>
                              .begin = warm_start ? warm_start->step : 0,
                              .stash = recipe.pipeline.stash || !order_.asynchronous(),
                              .discount_steps = recipe.pipeline.discount_steps,
+                             .predict = order_.asynchronous() ? recipe.pipeline.predict : 0,
+                             .rate_power = order_.asynchronous() ? recipe.pipeline.rate_power : 0,
                              .activation = activation_spec_of(recipe)},
       mesh.pipeline_group,
       [this](int64_t t) {
@@ -62,7 +64,8 @@ dp::StrategyPtr StageWorker::make_strategy(const optim::Flat& weights, const com
   dp::Groups with = groups(group, over_stages);
   if (group != mesh_.replica_group) with.probe = nullptr;  // a tied matrix: the probe is the stage's
   optim::OptimOptions optim = recipe_.optim;
-  if (optim.name == "muon" && weights.layout().matrices.empty()) optim.name = "adamw";  // as muon does with all others
+  if (optim.name == "muon" && weights.layout().matrices.empty())
+    optim.name = optim.rest;  // as muon does with all others
   if (order_.asynchronous() && !recipe_.pipeline.stash)
     optim.betas[0] = pipeline::unstashed_beta1(stage, mesh_.shape.stages);
   return dp::make_strategy(recipe_.strategy, weights, with, optim, recipe_.planned_steps());

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include "thinwire/base/errors.h"
 #include "thinwire/pipeline/partition.h"
@@ -20,13 +21,42 @@ std::map<std::string, at::Tensor> by_name(const models::Model& model, const at::
   return parts;
 }
 
+int64_t sync_steps_of(const Recipe& recipe) {
+  return recipe.pipeline.asynchronous() ? recipe.pipeline.sync_steps.of(recipe.planned_steps()) : 0;
+}
+
+void check_lateness(const Recipe& recipe) {
+  const auto& o = recipe.pipeline;
+  const bool owns_rule = dp::traits_of(recipe.strategy).owns_rule;
+  if (o.preset == "steady") {
+    const auto needs = [](const char* what, const std::string& got) {
+      throw BadInput("pipeline.preset = \"steady\" needs {}, got {}", what, got);
+    };
+    if (!o.asynchronous()) needs("pipeline.schedule = \"async_1f1b\"", fmt::format("\"{}\"", o.schedule));
+    if (!o.stash) needs("pipeline.stash = true", "false");
+    if (recipe.optim.name != "muon") needs("optim.name = \"muon\"", fmt::format("\"{}\"", recipe.optim.name));
+    if (owns_rule) needs("a strategy that takes an update rule", fmt::format("\"{}\"", recipe.strategy.name));
+  }
+  if (!o.asynchronous()) return;
+  if (!o.stash && (o.predict > 0 || o.rate_power > 0 || !o.sync_steps.none()))
+    throw BadInput("pipeline.{} needs pipeline.stash = true, got false", o.predict > 0      ? "predict"
+                                                                         : o.rate_power > 0 ? "rate_power"
+                                                                                            : "sync_steps");
+  if (o.predict > 0 && owns_rule)
+    throw BadInput("pipeline.predict needs a strategy that takes an update rule, got \"{}\", which is one",
+                   recipe.strategy.name);
+  sync_steps_of(recipe);
+}
+
 pipeline::Schedule schedule_of(const Recipe& recipe) {
   const auto& o = recipe.pipeline;
-  if (!o.asynchronous() && recipe.train.batch % o.microbatches != 0)
+  const bool parts = !o.asynchronous() || !o.sync_steps.none();
+  if (parts && recipe.train.batch % o.microbatches != 0)
     throw BadInput("pipeline.microbatches must divide train.batch, got {} and {}", o.microbatches, recipe.train.batch);
-  return pipeline::make_schedule(o.schedule, static_cast<int>(recipe.workers.stages),
-                                 o.asynchronous() ? 1 : o.microbatches,
-                                 o.asynchronous() && !o.hop.automatic ? o.hop.count : 1);
+  auto schedule = pipeline::make_schedule(o.schedule, static_cast<int>(recipe.workers.stages),
+                                          o.asynchronous() ? 1 : o.microbatches,
+                                          o.asynchronous() && !o.hop.automatic ? o.hop.count : 1);
+  return starting_with(std::move(schedule), sync_steps_of(recipe), o.sync_schedule, o.microbatches);
 }
 
 pipeline::ActivationSpec activation_spec_of(const Recipe& recipe) {

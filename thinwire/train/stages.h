@@ -16,6 +16,12 @@ namespace thinwire::train {
 // Every parameter's part of whole flat weights, in its shape, by its name.
 std::map<std::string, at::Tensor> by_name(const models::Model& model, const at::Tensor& whole);
 
+// Steps of its synchronous beginning.
+int64_t sync_steps_of(const Recipe& recipe);
+
+// BadInput unless the options of [pipeline] that are against lateness fit each other, [optim] and [strategy].
+void check_lateness(const Recipe& recipe);
+
 // The schedule that a recipe asks for; hop = "auto", which resolve_auto() turns into a number, counts as 1. BadInput
 // for numbers that do not fit together.
 pipeline::Schedule schedule_of(const Recipe& recipe);

@@ -11,6 +11,7 @@
 #include "thinwire/kernels/reduce.h"
 #include "thinwire/train/replica.h"
 #include "thinwire/train/stage_worker.h"
+#include "thinwire/train/stages.h"
 #include "thinwire/train/sums.h"
 
 namespace thinwire::train {
@@ -33,7 +34,8 @@ Worker::Worker(const Recipe& recipe, std::shared_ptr<const data::Text> text, Mes
       schedule_(optim::make_schedule(recipe.optim, recipe.planned_steps())),
       model_(models::make_model(recipe.model, data::kVocabulary, recipe.train.seed)),
       layout_(optim::make_layout(models::parameters_by_unit(*model_))),
-      probe_(std::make_shared<dp::StalenessProbe>(mesh_.replica_control, optim::OverShards())) {
+      probe_(std::make_shared<dp::StalenessProbe>(mesh_.replica_control, optim::OverShards())),
+      sync_steps_(mesh_.shape.stages > 1 ? sync_steps_of(recipe) : 0) {
   if (warm_start) begin_with(*model_, *warm_start);
 }
 
@@ -53,12 +55,20 @@ std::optional<double> Worker::step(int64_t t) {
   const auto end = Clock::now();
   if (trace_) trace_->add(TraceKind::step, start, end);
   const double seconds = seconds_between(start, end), exposed = meter_->exposed_s() - exposed_before;
-  costs_.seconds += seconds;
-  costs_.exposed_s += exposed;
+  last_step_ = t;
+  spent(seconds, exposed);
   costs_.compute_s += seconds - exposed;
   costs_.update_s += meter_->update_s() - update_before;
   count_bytes();
   return loss;
+}
+
+void Worker::spent(double seconds, double exposed) {
+  costs_.seconds += seconds;
+  costs_.exposed_s += exposed;
+  if (last_step_ > sync_steps_) return;
+  costs_.sync_seconds += seconds;
+  costs_.sync_exposed_s += exposed;
 }
 
 void Worker::count_bytes() {
@@ -132,6 +142,10 @@ Worker::Saved Worker::state() {
   put(state, "costs.wire_bytes", costs_.wire_bytes, Scope::per_replica);
   put(state, "costs.stage_bytes", costs_.stage_bytes, Scope::per_replica);
   put(state, "costs.skipped", costs_.skipped, Scope::per_replica);
+  if (sync_steps_ > 0) {
+    put(state, "costs.sync_seconds", costs_.sync_seconds, Scope::per_replica);
+    put(state, "costs.sync_exposed_s", costs_.sync_exposed_s, Scope::per_replica);
+  }
   return saved;
 }
 
@@ -145,6 +159,9 @@ void Worker::load(const State& state) {
             .stage_bytes = get_int(state, "costs.stage_bytes", 0, kMostBytes),
             // Not in version 0.1.
             .skipped = state.contains("costs.skipped") ? get_int(state, "costs.skipped", 0) : 0};
+  if (sync_steps_ == 0) return;
+  costs_.sync_seconds = get_double(state, "costs.sync_seconds", 0);
+  costs_.sync_exposed_s = get_double(state, "costs.sync_exposed_s", 0);
 }
 
 }  // namespace thinwire::train

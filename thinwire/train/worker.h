@@ -22,6 +22,7 @@ struct Costs {
   int64_t wire_bytes = 0;   // sent to other replicas so far; what is in flight counts as it is sent
   int64_t stage_bytes = 0;  // sent to other stages
   int64_t skipped = 0;      // updates that were left out: train.on_divergence
+  double sync_seconds = 0, sync_exposed_s = 0;  // of seconds and exposed_s, in a pipeline's synchronous beginning
 };
 
 // Used by one thread, its rank's. Methods are collective over the world unless they only return a number; what the
@@ -63,7 +64,7 @@ class Worker {
   // Of this rank, so far.
   const Costs& costs() const { return costs_; }
   // Between two steps, for a message of the others: time that the wire cost.
-  void waited(double seconds) { costs_.seconds += seconds, costs_.exposed_s += seconds; }
+  void waited(double seconds) { spent(seconds, seconds); }
   const optim::Schedule& schedule() const { return schedule_; }
   const models::Model& model() const { return *model_; }
   const optim::Layout& layout() const { return layout_; }  // of the whole model
@@ -107,7 +108,10 @@ class Worker {
 
  private:
   void count_bytes();
+  void spent(double seconds, double exposed);
 
+  const int64_t sync_steps_;
+  int64_t last_step_ = 0;
   int64_t setup_bytes_ = 0;
   int64_t sent_before_ = 0, sent_to_stages_before_ = 0;  // of the ledgers, what costs_ does not have yet begins here
 };
