@@ -26,8 +26,9 @@ constexpr const char* kFiles[] = {"metrics.jsonl", "result.json", "timeline.json
 fs::path make_run() {
   const fs::path run = fs::temp_directory_path() / fmt::format("thinwire_fuzz_{}", ::getpid());
   train::Observer nobody;
-  train::run(train::SavedRun::recipe_of("workers.stages=3 train.eval_every=3"), {.dir = run}, nobody);
+  train::run(train::SavedRun::recipe_of("workers.replicas=1 workers.stages=2 train.steps=4"), {.dir = run}, nobody);
   fs::remove(run / "model.safetensors");  // of no interest here
+  fs::remove_all(run / "checkpoints");
   static const std::string gone = run.string();
   std::atexit([] { fs::remove_all(gone); });
   return run;

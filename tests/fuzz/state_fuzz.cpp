@@ -49,7 +49,8 @@ at::Tensor changed(const at::Tensor& value, Input& input) {
     default: {  // other bytes in the same shape: the input's, again and again
       at::Tensor other = value.clone();
       const std::span bytes(static_cast<uint8_t*>(other.mutable_data_ptr()), other.nbytes());
-      const auto from = input.left.first(std::min<size_t>(input.left.size(), 1 + input.byte() % 16));
+      const size_t many = 1 + input.byte() % 16;
+      const auto from = input.left.first(std::min(input.left.size(), many));
       for (size_t i = 0; !from.empty() && i < bytes.size(); ++i) bytes[i] = from[i % from.size()];
       return other;
     }
