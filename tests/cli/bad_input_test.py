@@ -55,7 +55,7 @@ class WrongUse(BadInputTest):
         train = lambda *keys: ["train", TINY, *self.small(), "--dir", "run", *keys]
         self.check([
             (train("train.step=3"), 2, "unknown key train.step; did you mean train.steps?"),
-            (train("optim.xyzzyplugh=1"), 2, "unknown key optim.xyzzyplugh (there are: name, lr,"),
+            (train("optim.xyzzyplugh=1"), 2, "unknown key optim.xyzzyplugh (there are: name, rest, lr,"),
             (train("strategy.bucket=1MiB"), 2, "unknown key strategy.bucket"),
             (train("strategy.name=c02"), 2, 'got "c02"; did you mean "co2"?'),
             (train("trian.steps=3"), 2, "unknown section [trian]; did you mean [train]?"),
