@@ -204,12 +204,12 @@ class Resume(ProgramTest):
 
     def test_time_in_which_a_run_was_suspended_counts_towards_no_timeout(self):
         whole = self.weights_hash(*self.small(60), "--dir", "whole")
-        process = self.start_program("train", TINY, *self.small(60, link__replicas="20mbit"), "train.timeout=1", "--dir",
+        process = self.start_program("train", TINY, *self.small(60, link__replicas="20mbit"), "train.timeout=3", "--dir",
                                      "run", "--json")
-        for step in (5, 9, 13):
+        for step in (5, 9):
             self.read_until_step(process, step)
             process.send_signal(signal.SIGSTOP)
-            time.sleep(2.5)
+            time.sleep(4.5)
             process.send_signal(signal.SIGCONT)
         lines = process.stdout.read().splitlines()
         self.assertEqual((0, ""), (process.wait(), process.stderr.read()))

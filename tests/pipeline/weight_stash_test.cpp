@@ -82,7 +82,9 @@ TEST(WeightStash, GoesOnFromASavedStateWithTheSameNumbers) {
       EXPECT_EQ(again.done(), 4);
       for (int64_t b : {4, 5, 6}) EXPECT_TRUE(again.of(b, b - 2).equal(stash.of(b, b - 2))) << predict << ", " << b;
       EXPECT_THROW(again.get(state, "a.", 5, 2), BadInput) << "it counts four updates";
-      if (predict > 0) EXPECT_THROW(again.get(state, "a.", 4, 3), BadInput) << "it holds two predictions";
+      if (predict > 0) {
+        EXPECT_THROW(again.get(state, "a.", 4, 3), BadInput) << "it holds two predictions";
+      }
     }
   });
 }

@@ -35,10 +35,10 @@ struct SyncPart {
   std::string schedule;
   int64_t steps = 0, microbatches = 1;
   double transfer_s = 0;
-  std::vector<StageCosts> costs;       // of a microbatch, by stage
+  std::vector<StageCosts> costs = {};  // of a microbatch, by stage
   double utilisation = 0;              // by the plan
   int64_t from_step = 0, to_step = 0;  // in the pictures, with the change among them; from 1
-  PipelinePicture planned, recorded;
+  PipelinePicture planned = {}, recorded = {};
 };
 
 struct PipelineRecord {

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -27,6 +26,7 @@
 #include "thinwire/train/pipeline_record.h"
 #include "thinwire/train/resolve_auto.h"
 #include "thinwire/train/resources.h"
+#include "thinwire/train/resume.h"
 #include "thinwire/train/run_directory.h"
 #include "thinwire/train/stages.h"
 #include "thinwire/train/sums.h"
@@ -52,7 +52,7 @@ class Rank {
         world_(world),
         trace_(std::make_shared<Trace>(4096)),
         mesh_(make_mesh(recipe, world, trace_)),
-        resumed_(step_to_resume()),
+        resumed_(step_to_resume(options, world)),
         warm_start_(warm_start()),
         worker_(make_worker(recipe, text_, mesh_, warm_start_ ? &*warm_start_ : nullptr)),
         control_(mesh_.control, worker_->lead(), expected_step_seconds()),
@@ -91,60 +91,6 @@ class Rank {
     return 0.001 + operations / static_cast<double>(mesh_.shape.stages * recipe_.train.threads) / 40e9;
   }
 
-  // The checkpoint that was asked for, or the newest that every rank has; -1 if there is none, or none is wanted.
-  int64_t step_to_resume() const {
-    if (!options_.resume || options_.dir.empty()) return -1;
-    int64_t found = -1;
-    world_.together([&] {
-      if (is_rank0() || !world_.shares_disk) found = own_step_to_resume();
-    });
-    const at::Tensor own = at::full({1}, found, at::kLong);
-    if (world_.shares_disk) {
-      world_.group->broadcast_(own, 0, comm::TrafficKind::control)->wait();
-      return own.item<int64_t>();
-    }
-    const at::Tensor all = at::empty({world_.size()}, at::kLong);
-    world_.group->all_gather(all, own, comm::TrafficKind::control)->wait();
-    const auto* steps = all.const_data_ptr<int64_t>();
-    const auto [least, most] = std::minmax_element(steps, steps + world_.size());
-    if (*least < 0 && *most >= 0)
-      throw BadInput("rank {} has no checkpoint in its {}, others have one of step {}: bring it there, or start anew",
-                     least - steps, options_.dir.string(), *most);
-    return *least;
-  }
-
-  int64_t own_step_to_resume() const {
-    checkpoint::recover(options_.dir);
-    if (!options_.step) return checkpoint::newest(options_.dir);
-    const auto steps = checkpoint::steps(options_.dir);
-    if (std::ranges::find(steps, *options_.step) != steps.end()) return *options_.step;
-    throw BadInput("{} has no checkpoint step-{}: it has {}{}", options_.dir.string(), *options_.step,
-                   steps.empty() ? "none" : "step-", fmt::join(steps, ", step-"));
-  }
-
-  // An error that names an older checkpoint which can be read, if this one cannot: which one to go on from is for a
-  // person to say.
-  checkpoint::Loaded read_checkpoint(const fs::path& folder) const {
-    const auto read = [&](const fs::path& from) { return checkpoint::load(from, mesh_.at.replica, mesh_.at.stage); };
-    try {
-      return read(folder);
-    } catch (const std::exception& error) {
-      auto older = checkpoint::steps(options_.dir);
-      std::erase_if(older, [&](int64_t step) { return step >= step_; });
-      for (; !older.empty(); older.pop_back()) {
-        try {
-          read(checkpoint::folder_of(options_.dir, older.back()));
-        } catch (const std::exception&) {
-          continue;
-        }
-        throw std::runtime_error(
-            fmt::format("{}; the checkpoint before it is whole: go on from there with --resume=step-{}",
-                        one_line(error), older.back()));
-      }
-      throw std::runtime_error(fmt::format("{}; there is no older checkpoint that could be read", one_line(error)));
-    }
-  }
-
   void resume() {
     if (warm_start_) step_ = first_ = warm_start_->step;
     if (resumed_ < 0) return;
@@ -152,7 +98,7 @@ class Rank {
     const fs::path folder = checkpoint::folder_of(options_.dir, step_);
     const std::string place = (folder / "manifest.json").string();
     checkpoint::Loaded loaded;
-    world_.together([&] { loaded = read_checkpoint(folder); });
+    world_.together([&] { loaded = read_checkpoint(options_.dir, step_, mesh_.at); });
     const auto stored = parse_recipe(text_of(loaded.facts, "recipe", place), place);
     if (auto difference = first_difference(make_recipe(stored), recipe_, Keys::that_decide_weights))
       throw BadInput("{} is of another recipe: {}", folder.string(), *difference);
